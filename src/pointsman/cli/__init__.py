@@ -1,0 +1,1 @@
+"""Words in, exit codes out; the only reader of environment and terminal."""

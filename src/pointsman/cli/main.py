@@ -1,0 +1,80 @@
+"""The ``pointsman`` command.
+
+Each command is a module with ``NAME``, ``HELP``, ``add_arguments(parser)`` and ``run(arguments)``
+(which returns the exit code). Modules import what they run with inside ``run``, so that
+``--help`` loads nothing heavy.
+
+Exit codes: 0 done; 1 the machine refused (a port, a file); 2 usage or input; 3 the verdict is
+reject and ``--gate`` was given; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from types import ModuleType
+
+from pointsman.cli import compare, decide, estimate, policies, replay, serve, trace
+from pointsman.core.errors import PointsmanError
+
+COMMANDS: tuple[ModuleType, ...] = (compare, estimate, decide, trace, policies, serve, replay)
+
+EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
+EXIT_PIPE_CLOSED = 141
+
+DESCRIPTION = (
+    "Decide where LLM inference requests run over model replicas, and prove why: "
+    "simulate, decide, route, replay."
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(prog="pointsman", description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"pointsman {version('pointsman')}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for module in COMMANDS:
+        command = commands.add_parser(module.NAME, help=module.HELP, description=module.HELP)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the process's exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return code
+    except PointsmanError as error:
+        _complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain("interrupted; nothing was written")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output stopped reading; Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE_CLOSED
+    except Exception as error:
+        if os.environ.get("POINTSMAN_TRACEBACK"):
+            traceback.print_exc()
+        _complain(
+            f"a bug in pointsman: {type(error).__name__}: {error};"
+            " set POINTSMAN_TRACEBACK=1 to see where, and report it"
+        )
+        return EXIT_INTERNAL
+
+
+def _complain(message: str) -> None:
+    print(f"pointsman: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

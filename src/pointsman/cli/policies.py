@@ -1,0 +1,17 @@
+"""``pointsman policies``."""
+
+from __future__ import annotations
+
+import argparse
+
+NAME = "policies"
+HELP = "to come"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it; the exit code."""
+    raise NotImplementedError

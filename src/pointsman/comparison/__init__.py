@@ -1,0 +1,1 @@
+"""The same workload through several policies."""

@@ -1,0 +1,1 @@
+"""Errors and percentiles: what every layer stands on."""

@@ -1,0 +1,1 @@
+"""Milliseconds of a request's stages."""

@@ -1,0 +1,1 @@
+"""What the simulator and the router share: view, ledger, prefix index, decision record."""

@@ -1,0 +1,1 @@
+"""Lists of dicts in, dicts out: the two lessons' functions, on the columnar engine."""

@@ -1,0 +1,1 @@
+"""One definition a metric, computed from result columns."""

@@ -1,0 +1,69 @@
+"""The policies that come with Pointsman, and how a name or a file becomes one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from pointsman.core.errors import InputError, unknown_name, wrong_value
+from pointsman.policies.least_requests import least_requests
+from pointsman.policies.locality_aware import locality_aware
+from pointsman.policies.policy import Policy
+from pointsman.policies.queue_aware import queue_aware
+from pointsman.policies.round_robin import round_robin
+from pointsman.policies.sampled import power_of_two, random
+
+POLICIES: dict[str, Policy] = {
+    "round_robin": round_robin,
+    "queue_aware": queue_aware,
+    "locality_aware": locality_aware,
+    "random": random,
+    "power_of_two": power_of_two,
+    "least_requests": least_requests,
+}
+
+
+def policy_named(text: str) -> Policy:
+    """The policy that ``text`` names, with its parameters set.
+
+    ``NAME[:parameter=value...]`` for one of ours, ``FILE.py:NAME[:parameter=value...]`` for one
+    of yours: ``locality_aware:slack_ms=20``, ``./mine.py:cheapest``. Loading a file runs it.
+    Raises InputError when the name, the file or a parameter is unknown.
+    """
+    head, *rest = text.split(":")
+    if head.endswith(".py"):
+        if not rest:
+            raise InputError(f"policy {text}: no name; expected FILE.py:NAME")
+        found, *rest = _from_file(Path(head), rest[0]), *rest[1:]
+    elif head in POLICIES:
+        found = POLICIES[head]
+    else:
+        raise unknown_name("--policy", "policy", head, POLICIES)
+    return found.bind(**dict(_parameter(text, item) for item in rest))
+
+
+def _parameter(text: str, item: str) -> tuple[str, float]:
+    name, equals, value = item.partition("=")
+    if not equals:
+        raise InputError(f"policy {text}: {item!r} is no parameter; expected NAME=NUMBER")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise wrong_value(f"policy {text}", name, value, "a number >= 0") from None
+
+
+def _from_file(path: Path, name: str) -> Policy:
+    if not path.is_file():
+        raise InputError(f"policy file {path} does not exist; expected FILE.py:NAME")
+    module_name = f"pointsman_user_policy_{path.stem}"
+    specification = importlib.util.spec_from_file_location(module_name, path.resolve())
+    if specification is None or specification.loader is None:
+        raise InputError(f"policy file {path} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[module_name] = module
+    specification.loader.exec_module(module)
+    defined = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
+    if name not in defined:
+        raise unknown_name(str(path), "policy", name, defined)
+    return defined[name]

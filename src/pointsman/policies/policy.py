@@ -1,0 +1,161 @@
+"""What a policy is: a pure function of (request, view of the fleet) that returns a choice.
+
+    choose(request, view, parameters) -> (candidate, reason)
+
+``request``     a record: the fields of ``REQUEST``.
+``view``        float64 of shape (signals, candidates), a row a signal: ``view[FREE_AT_MS, i]``.
+                Only eligible candidates have a column, so a policy cannot pick another.
+``parameters``  float64, in the order of the policy's ``parameters``.
+``candidate``   the column chosen.
+``reason``      an index into the policy's ``reasons``.
+
+The function is written in the subset of Python that Numba compiles, and reads no clock, file,
+global variable or random source. The simulator, the live router and the replay of a log call the
+same compiled object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pointsman.core.compiled import Kernel
+from pointsman.core.errors import InputError, unknown_name, wrong_value
+
+REQUEST = np.dtype(
+    [
+        ("now_ms", np.float64),  # the instant of the choice
+        ("prompt_tokens", np.int64),  # -1 where unknown
+        ("sequence", np.int64),  # how many requests were routed before this one
+        ("home", np.int64),  # the candidate that served the session's last request, or -1
+        ("random", np.float64),  # one draw from [0, 1), the policy's only randomness
+    ],
+    align=True,
+)
+
+# The rows of a view. A row that the policy does not list in `reads` is NaN.
+FREE_AT_MS = 0  # when the candidate can start one more request; in the past when it is idle
+REQUESTS = 1  # requests sent there and not finished
+CACHED_TOKENS = 2  # leading tokens of this request's prompt in its cache; 0 for a miss
+SIGNALS = ("queue", "requests", "prefix")  # the names of the rows, as `reads` lists them
+SESSION = "session"  # the name of `request.home` in `reads`
+RANDOM = "random"  # the name of `request.random` in `reads`
+READABLE = (*SIGNALS, SESSION, RANDOM)
+
+View = NDArray[np.float64]
+Parameters = NDArray[np.float64]
+
+
+class Request(Protocol):
+    """One row of ``REQUEST`` as a policy sees it."""
+
+    now_ms: float
+    prompt_tokens: int
+    sequence: int
+    home: int
+    random: float
+
+
+Choose = Callable[[Request, View, Parameters], tuple[int, int]]
+
+REQUEST_TYPE = numba.from_dtype(REQUEST)
+VIEW_TYPE = types.Array(types.float64, 2, "C")
+PARAMETERS_TYPE = types.Array(types.float64, 1, "C")
+CHOOSE_SIGNATURE = types.UniTuple(types.int64, 2)(REQUEST_TYPE, VIEW_TYPE, PARAMETERS_TYPE)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A routing rule with its name, source and reasons, and values for its parameters."""
+
+    name: str
+    rule: str
+    source: str
+    function: Choose
+    reasons: tuple[str, ...]
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    reads: frozenset[str] = frozenset(READABLE)
+
+    @cached_property
+    def choose(self) -> Any:
+        """The compiled function; called from Python in about a microsecond."""
+        return Kernel(self.function, CHOOSE_SIGNATURE).dispatcher
+
+    @cached_property
+    def parameter_values(self) -> Parameters:
+        """The parameters as the compiled function takes them."""
+        return np.array(list(self.parameters.values()), dtype=np.float64)
+
+    def bind(self, **values: float) -> Policy:
+        """The same policy with some parameters set; each is a number >= 0.
+
+        Raises InputError for an unknown parameter, a negative value or NaN.
+        """
+        for name, value in values.items():
+            if name not in self.parameters:
+                if not self.parameters:
+                    raise InputError(f"policy {self.name} takes no parameters; got {name}")
+                raise unknown_name(f"policy {self.name}", "parameter", name, self.parameters)
+            if not value >= 0:
+                raise wrong_value(f"policy {self.name}", name, value, "a number >= 0")
+        bound = Policy(
+            name=self.name,
+            rule=self.rule,
+            source=self.source,
+            function=self.function,
+            reasons=self.reasons,
+            parameters={**self.parameters, **values},
+            reads=self.reads,
+        )
+        # The compiled function does not depend on the values.
+        object.__setattr__(bound, "choose", self.choose)
+        return bound
+
+    @property
+    def label(self) -> str:
+        """The name with the parameters: ``locality_aware(slack_ms=5)``."""
+        if not self.parameters:
+            return self.name
+        values = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        return f"{self.name}({values})"
+
+
+def policy(
+    *,
+    rule: str,
+    source: str,
+    reasons: tuple[str, ...],
+    parameters: Mapping[str, float] | None = None,
+    reads: tuple[str, ...] = READABLE,
+) -> Callable[[Choose], Policy]:
+    """Make a Policy of a function, named after it.
+
+    ``rule`` says in a sentence what it chooses, ``source`` where the rule comes from. ``reads``
+    names the signals it uses, out of ``READABLE``: a driver keeps up only those (default: all).
+    """
+
+    def decorate(function: Choose) -> Policy:
+        name = function.__name__
+        for signal in reads:
+            if signal not in READABLE:
+                raise unknown_name(f"policy {name}", "signal", signal, READABLE)
+        if not reasons:
+            raise InputError(f"policy {name}: reasons is empty; expected at least one")
+        return Policy(
+            name=name,
+            rule=rule,
+            source=source,
+            function=function,
+            reasons=reasons,
+            parameters=dict(parameters or {}),
+            reads=frozenset(reads),
+        )
+
+    return decorate

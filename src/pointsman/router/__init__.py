@@ -1,0 +1,1 @@
+"""The driver that routes live traffic: an OpenAI-compatible endpoint."""

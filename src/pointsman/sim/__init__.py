@@ -1,0 +1,1 @@
+"""The driver that runs time in a computer's memory."""

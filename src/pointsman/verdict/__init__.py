@@ -1,0 +1,1 @@
+"""Accept, tune or reject."""

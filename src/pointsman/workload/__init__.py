@@ -1,0 +1,1 @@
+"""What arrives: columns, and the readers, writers and generators of them."""
