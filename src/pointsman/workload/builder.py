@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from pointsman.core.errors import wrong_value
-from pointsman.workload.workload import MISSING, Names, Source, Workload, workload_of_columns
+from pointsman.core.errors import missing_field, wrong_value
+from pointsman.workload.numbering import Numbering, first_appearances, renumbered, texts
+from pointsman.workload.workload import (
+    MISSING,
+    Ints,
+    Longs,
+    Names,
+    Source,
+    Workload,
+    workload_of_columns,
+)
+
+_NAN = float("nan")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One request, already validated by whoever read it; times in ms.
 
     Either ``service_ms`` or both token counts are given. ``chain`` are its block ids, each equal
@@ -32,26 +44,12 @@ class Row:
     prefix_tokens: int | None = None
 
 
-class _Interned:
-    """Names to dense integers, in order of first appearance."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Hashable, int] = {}
-
-    def number(self, name: Hashable | None) -> int:
-        if name is None:
-            return MISSING
-        return self.numbers.setdefault(name, len(self.numbers))
-
-    def names(self) -> tuple[str, ...]:
-        return tuple(str(name) for name in self.numbers)
-
-
 class WorkloadBuilder:
     """Collects rows in any order; ``build`` sorts them by arrival and makes the columns.
 
     Equal arrivals are ordered by request id as a string where ids are given (the lesson on
-    serving replica routing), else as they came.
+    serving replica routing), else as they came. Sessions, adapters and blocks are numbered in
+    order of first appearance in the sorted rows.
     """
 
     def __init__(self, block_size_tokens: int = 1) -> None:
@@ -67,27 +65,38 @@ class WorkloadBuilder:
         self._chain_start = array("q", [0])
         self._chain = array("i")
         self._ids: dict[str, int] = {}
-        self._sessions = _Interned()
-        self._adapters = _Interned()
-        self._blocks = _Interned()
+        self._sessions = Numbering()
+        self._adapters = Numbering()
+        self._blocks = Numbering()
 
     def add(self, row: Row, where: str) -> None:
-        """Append a row. Raises InputError for a request id that was seen before."""
-        if row.request_id is not None:
-            first = self._ids.setdefault(row.request_id, self.rows)
-            if first != self.rows:
-                raise wrong_value(where, "request_id", row.request_id, "an id not used before")
+        """Append a row; one that is refused leaves no trace.
+
+        Raises InputError for a request id that was seen before, and for rows with and without
+        an id in one workload.
+        """
+        self._admit_id(row.request_id, where)
         self._arrival.append(row.arrival_ms)
-        self._service.append(float("nan") if row.service_ms is None else row.service_ms)
+        self._service.append(_NAN if row.service_ms is None else row.service_ms)
         self._prompt.append(MISSING if row.prompt_tokens is None else row.prompt_tokens)
         self._output.append(MISSING if row.output_tokens is None else row.output_tokens)
         self._session.append(self._sessions.number(row.session))
         self._adapter.append(self._adapters.number(row.adapter))
-        number = self._blocks.number
-        self._chain.extend([number(block) for block in row.chain])
+        if row.chain:
+            self._chain.extend(map(self._blocks.__getitem__, row.chain))
         self._chain_start.append(len(self._chain))
         self._prefix.append(self._covered(row))
         self.rows += 1
+
+    def _admit_id(self, request_id: str | None, where: str) -> None:
+        if request_id is None:
+            if self._ids:
+                raise missing_field(where, "request_id", "one in every row, as in those above")
+            return
+        if len(self._ids) != self.rows:
+            raise wrong_value(where, "request_id", request_id, "none, as in the rows above")
+        if self._ids.setdefault(request_id, self.rows) != self.rows:
+            raise wrong_value(where, "request_id", request_id, "an id not used before")
 
     def _covered(self, row: Row) -> int:
         if row.prefix_tokens is not None:
@@ -96,11 +105,16 @@ class WorkloadBuilder:
             return min(len(row.chain), 1)
         return min(len(row.chain) * self.block_size_tokens, row.prompt_tokens)
 
-    def order(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    @property
+    def span_ms(self) -> float:
+        """From the earliest arrival so far to the latest; 0 without rows."""
+        return max(self._arrival, default=0.0) - min(self._arrival, default=0.0)
+
+    def order(self) -> Longs:
         """The rows, as added, in the order of the workload."""
         arrival = np.frombuffer(self._arrival, dtype=np.float64)
         by_arrival = np.argsort(arrival, kind="stable")
-        if not self._has_ids:
+        if not self._ids:
             return by_arrival
         ties = arrival[by_arrival]
         if not np.any(ties[1:] == ties[:-1]):
@@ -111,52 +125,56 @@ class WorkloadBuilder:
             dtype=np.int64,
         )
 
-    @property
-    def _has_ids(self) -> bool:
-        return len(self._ids) == self.rows and self.rows > 0
-
     def build(self, source: Source | None = None) -> Workload:
         """The columns, checked, in order of arrival."""
         order = self.order()
         arrival = np.frombuffer(self._arrival, dtype=np.float64)
-        source = source or Source()
         out_of_order = int(np.count_nonzero(arrival < np.maximum.accumulate(arrival)))
         starts, blocks = self._chains_in(order)
-        ids = list(self._ids) if self._has_ids else None
-        names = Names(
-            requests=None if ids is None else tuple(ids[row] for row in order),
-            sessions=self._sessions.names(),
-            adapters=self._adapters.names(),
-            blocks=self._blocks.names(),
-        )
-
-        def ordered(column: array[int]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-            return np.frombuffer(column, dtype=np.int32)[order]
-
+        session, sessions = _in_order_of_appearance(_ints(self._session)[order], self._sessions)
+        adapter, adapters = _in_order_of_appearance(_ints(self._adapter)[order], self._adapters)
+        blocks, block_names = _in_order_of_appearance(blocks, self._blocks)
         return workload_of_columns(
             arrival[order],
             service_ms=np.frombuffer(self._service, dtype=np.float64)[order],
-            prompt_tokens=ordered(self._prompt),
-            output_tokens=ordered(self._output),
-            session=ordered(self._session),
-            adapter=ordered(self._adapter),
+            prompt_tokens=_ints(self._prompt)[order],
+            output_tokens=_ints(self._output)[order],
+            session=session,
+            adapter=adapter,
             chain_start=starts,
             chain_blocks=blocks,
-            prefix_tokens=ordered(self._prefix),
+            prefix_tokens=_ints(self._prefix)[order],
             block_size_tokens=self.block_size_tokens,
-            names=names,
-            source=replace(source, out_of_order=out_of_order),
+            names=Names(self._ids_in(order), sessions, adapters, block_names),
+            source=replace(source or Source(), out_of_order=out_of_order),
         )
 
-    def _chains_in(
-        self, order: np.ndarray[tuple[int], np.dtype[np.int64]]
-    ) -> tuple[
-        np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int32]]
-    ]:
+    def _ids_in(self, order: Longs) -> tuple[str, ...] | None:
+        if not self._ids:
+            return None
+        ids = list(self._ids)
+        return tuple([ids[row] for row in order])
+
+    def _chains_in(self, order: Longs) -> tuple[Longs, Ints]:
         starts = np.frombuffer(self._chain_start, dtype=np.int64)
         blocks = np.frombuffer(self._chain, dtype=np.int32)
         lengths = np.diff(starts)[order]
-        new_starts = np.concatenate(([0], np.cumsum(lengths)))
+        new_starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
         # Position j of the reordered blocks: its row's old start plus its place in the chain.
         places = np.arange(new_starts[-1]) - np.repeat(new_starts[:-1], lengths)
         return new_starts, blocks[np.repeat(starts[:-1][order], lengths) + places]
+
+
+def _ints(column: array[Any]) -> Ints:
+    return np.frombuffer(column, dtype=np.int32)
+
+
+def _in_order_of_appearance(
+    numbers: Ints, numbering: Numbering
+) -> tuple[Ints, tuple[str, ...] | None]:
+    names = list(numbering)
+    appearances = first_appearances(numbers)
+    if not np.array_equal(appearances, np.arange(len(names))):
+        numbers = renumbered(numbers, appearances)
+        names = [names[number] for number in appearances]
+    return numbers, texts(names)

@@ -39,7 +39,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the dense integers of a workload stand for; None where they stand for themselves."""
+    """What the dense integers of a workload stand for; None where they stand for themselves.
+
+    ``requests`` is by row, the others by number.
+    """
 
     requests: tuple[str, ...] | None = None
     sessions: tuple[str, ...] | None = None
@@ -181,6 +184,8 @@ def _check(workload: Workload) -> None:
     beyond = (workload.prompt_tokens >= 0) & (prefix > workload.prompt_tokens)
     _refuse("prefix_tokens", prefix, (prefix < 0) | beyond, "an integer in 0..prompt_tokens")
     _check_chains(workload)
+    chainless = np.diff(workload.chain_start) == 0
+    _refuse("prefix_tokens", prefix, chainless & (prefix > 0), "0 where there is no chain")
 
 
 def _check_chains(workload: Workload) -> None:
