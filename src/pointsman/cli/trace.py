@@ -1,17 +1,414 @@
-"""``pointsman trace``."""
+"""``pointsman trace``: what is in a trace, a trace in our format, a generated workload."""
 
 from __future__ import annotations
 
 import argparse
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pointsman.workload.arrivals import Arrivals
+    from pointsman.workload.distributions import Distribution
+    from pointsman.workload.generate import Conversations, SystemPrompts, Traffic
+    from pointsman.workload.reading import ReadOptions
+    from pointsman.workload.statistics import PrefixReuse, Summary, TraceStatistics
+    from pointsman.workload.workload import Workload
 
 NAME = "trace"
-HELP = "to come"
+HELP = "Look into a request trace, convert one to Pointsman's format, or generate one."
+
+FORMAT_NAMES = ("pointsman", "mooncake", "azure")
+# Smaller files are read before a progress bar could be seen.
+_PROGRESS_FROM_BYTES = 20_000_000
+_WIDTH = 100
+_SPEC_WANTED = "a number or KIND:name=value,..."
+_SPEC_HELP = (
+    "SPEC is a number, or one of constant:value=V uniform:min=A,max=B normal:mean=M,stdev=S"
+    " lognormal:mean=M,sigma=S (or median=M) exponential:mean=M geometric:mean=M;"
+    " normal, lognormal and exponential also take min=A,max=B."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
+    """Declare the three subcommands and their flags."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_info(actions)
+    _add_convert(actions)
+    _add_generate(actions)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run it; the exit code."""
-    raise NotImplementedError
+    """Run the subcommand; the exit code."""
+    action: Callable[[argparse.Namespace], int] = arguments.act
+    return action(arguments)
+
+
+def _add_info(actions: Any) -> None:
+    text = "Say what is in a trace: traffic, lengths, sessions, prefix reuse."
+    info = actions.add_parser("info", help=text, description=text)
+    _add_reading(info)
+    info.add_argument("--format", choices=("table", "json"), default="table", help="of the output")
+    info.add_argument("--output", type=Path, metavar="FILE", help="write there, not to stdout")
+    info.set_defaults(act=_info)
+
+
+def _add_convert(actions: Any) -> None:
+    text = "Write any trace, or a decision log, as JSON Lines in Pointsman's format."
+    convert = actions.add_parser("convert", help=text, description=text)
+    _add_reading(convert)
+    convert.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="OUT.jsonl, also .gz or .zst"
+    )
+    convert.add_argument(
+        "--rate-scale", type=float, metavar="X", help="X times the rate: arrivals divided by X"
+    )
+    convert.set_defaults(act=_convert)
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a trace, also .gz or .zst; - is stdin")
+    parser.add_argument(
+        "--format-in", choices=FORMAT_NAMES, help="default: recognised by content", metavar="NAME"
+    )
+    parser.add_argument(
+        "--block-size", type=int, metavar="TOKENS", help="tokens a block id stands for"
+    )
+    parser.add_argument(
+        "--time-unit", choices=("ms", "s"), help="of a mooncake trace's timestamp (default: ms)"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N requests")
+    parser.add_argument(
+        "--skip-bad", action="store_true", help="leave bad lines out and say how many"
+    )
+    parser.add_argument(
+        "--spread-arrivals",
+        action="store_true",
+        help="spread arrivals inside the trace's step of time",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the spread (0)")
+
+
+def _add_generate(actions: Any) -> None:
+    text = "Generate a workload from one seed."
+    parser = actions.add_parser("generate", help=text, description=text, epilog=_SPEC_HELP)
+    parser.add_argument("--requests", type=int, required=True, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="OUT.jsonl, also .gz or .zst"
+    )
+    _add_arrivals(parser.add_argument_group("arrivals"))
+    lengths = parser.add_argument_group("lengths")
+    lengths.add_argument("--prompt-tokens", metavar="SPEC", help="new tokens of a request")
+    lengths.add_argument("--output-tokens", metavar="SPEC", help="tokens it generates")
+    lengths.add_argument("--lengths-of", metavar="TRACE", help="draw both from a trace's columns")
+    lengths.add_argument("--max-prompt-tokens", type=int, metavar="N", help="longest whole prompt")
+    _add_prefixes(parser.add_argument_group("prefixes"))
+    parser.set_defaults(act=_generate)
+
+
+def _add_arrivals(group: Any) -> None:
+    group.add_argument("--rate-rps", type=float, metavar="R", help="requests a second")
+    group.add_argument(
+        "--burstiness",
+        type=float,
+        metavar="B",
+        help="shape of the gaps' gamma distribution; 1 (default) is Poisson, less is burstier",
+    )
+    group.add_argument("--constant-rate", action="store_true", help="equal gaps")
+    group.add_argument("--arrivals-of", metavar="TRACE", help="the arrivals of a trace")
+    group.add_argument(
+        "--rate-scale", type=float, metavar="X", help="X times the rate: arrivals divided by X"
+    )
+
+
+def _add_prefixes(group: Any) -> None:
+    group.add_argument("--turns", metavar="SPEC", help="conversations of so many turns")
+    group.add_argument(
+        "--think-time-ms", metavar="SPEC", help="from a turn's arrival until the next is due"
+    )
+    group.add_argument("--system-prompts", type=int, metavar="N", help="how many are shared (1)")
+    group.add_argument("--system-prompt-tokens", metavar="SPEC", help="the length of each")
+    group.add_argument(
+        "--zipf-exponent", type=float, metavar="Z", help="popularity: rank ** -Z (1.0)"
+    )
+    group.add_argument("--block-size", type=int, metavar="TOKENS", help="tokens a block (16)")
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from pointsman.workload.statistics import statistics_of
+
+    statistics = statistics_of(_read(arguments))
+    text = _json(statistics) if arguments.format == "json" else _table(statistics)
+    if arguments.output is None:
+        sys.stdout.write(text)
+        return 0
+    from pointsman.core.files import whole_file
+
+    with whole_file(arguments.output) as file:
+        file.write(text.encode())
+    return 0
+
+
+def _convert(arguments: argparse.Namespace) -> int:
+    from pointsman.workload.arrivals import with_rate_scaled
+    from pointsman.workload.formats import is_decision_log
+    from pointsman.workload.text import STANDARD_INPUT
+
+    if arguments.file != STANDARD_INPUT and is_decision_log(arguments.file):
+        workload = _workload_of_log(arguments)
+    else:
+        workload = _read(arguments)
+    if arguments.rate_scale is not None:
+        workload = with_rate_scaled(workload, arguments.rate_scale)
+    return _write(workload, arguments.output)
+
+
+def _workload_of_log(arguments: argparse.Namespace) -> Workload:
+    from pointsman.core.errors import InputError
+    from pointsman.replay.workload import workload_of_log
+    from pointsman.workload.reading import ReadOptions
+
+    if _options(arguments) != ReadOptions():
+        raise InputError(
+            f"{arguments.file}: a decision log; expected none of the flags that say how to read"
+            " a trace"
+        )
+    workload: Workload = workload_of_log(Path(arguments.file))
+    return workload
+
+
+def _generate(arguments: argparse.Namespace) -> int:
+    from pointsman.workload.arrivals import with_rate_scaled
+    from pointsman.workload.generate import generate
+
+    workload = generate(_traffic(arguments), arguments.seed)
+    if arguments.rate_scale is not None:
+        workload = with_rate_scaled(workload, arguments.rate_scale)
+    return _write(workload, arguments.output)
+
+
+def _options(arguments: argparse.Namespace) -> ReadOptions:
+    from pointsman.workload.reading import ReadOptions
+
+    return ReadOptions(
+        format=arguments.format_in,
+        skip_bad=arguments.skip_bad,
+        limit=arguments.limit,
+        block_size_tokens=arguments.block_size,
+        time_unit=arguments.time_unit,
+        spread_seed=arguments.seed if arguments.spread_arrivals else None,
+    )
+
+
+def _read(arguments: argparse.Namespace) -> Workload:
+    from pointsman.workload.formats import read_workload
+
+    options = _options(arguments)
+    with _progress(arguments.file) as on_bytes:
+        return read_workload(arguments.file, replace(options, on_bytes=on_bytes))
+
+
+@contextmanager
+def _progress(path: str) -> Iterator[Callable[[int], None] | None]:
+    """Show on a terminal how far a large file has been read."""
+    size_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
+    if size_bytes < _PROGRESS_FROM_BYTES or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"reading {os.path.basename(path)}", total=size_bytes)
+        yield lambda read_bytes: progress.advance(task, read_bytes)
+
+
+def _write(workload: Workload, path: Path) -> int:
+    from pointsman.workload.writer import write_workload
+
+    write_workload(workload, path)
+    source = workload.source
+    notes = [f"wrote {len(workload):,} requests to {path}"]
+    if source.skipped_lines:
+        notes.append(f"{source.skipped_lines:,} bad lines left out")
+    if source.out_of_order:
+        notes.append(f"{source.out_of_order:,} rows were out of order and are sorted")
+    print("; ".join(notes), file=sys.stderr)
+    return 0
+
+
+def _traffic(arguments: argparse.Namespace) -> Traffic:
+    from pointsman.workload import generate
+
+    prompt_tokens, output_tokens = _lengths(arguments)
+    optional = {
+        "block_size_tokens": arguments.block_size,
+        "max_prompt_tokens": arguments.max_prompt_tokens,
+    }
+    return generate.Traffic(
+        requests=arguments.requests,
+        arrivals=_arrivals(arguments),
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        conversations=_conversations(arguments),
+        system_prompts=_system_prompts(arguments),
+        **_given(optional),
+    )
+
+
+def _conversations(arguments: argparse.Namespace) -> Conversations | None:
+    from pointsman.workload.generate import Conversations
+
+    if arguments.turns is None and arguments.think_time_ms is None:
+        return None
+    return Conversations(
+        _distribution("--turns", arguments.turns),
+        _distribution("--think-time-ms", arguments.think_time_ms),
+    )
+
+
+def _system_prompts(arguments: argparse.Namespace) -> SystemPrompts | None:
+    from pointsman.core.errors import missing_field
+    from pointsman.workload.generate import SystemPrompts
+
+    optional = _given({"count": arguments.system_prompts, "zipf_exponent": arguments.zipf_exponent})
+    if arguments.system_prompt_tokens is None:
+        if optional:
+            raise missing_field("generate", "--system-prompt-tokens", _SPEC_WANTED)
+        return None
+    return SystemPrompts(
+        _distribution("--system-prompt-tokens", arguments.system_prompt_tokens), **optional
+    )
+
+
+def _arrivals(arguments: argparse.Namespace) -> Arrivals:
+    from pointsman.core.errors import InputError
+    from pointsman.workload import arrivals
+    from pointsman.workload.formats import read_workload
+
+    rate_rps, burstiness = arguments.rate_rps, arguments.burstiness
+    if (rate_rps is None) == (arguments.arrivals_of is None):
+        raise InputError("generate: expected --rate-rps or --arrivals-of, one of the two")
+    if burstiness is not None and (arguments.constant_rate or rate_rps is None):
+        raise InputError("generate: --burstiness goes with --rate-rps alone")
+    if arguments.constant_rate and rate_rps is None:
+        raise InputError("generate: --constant-rate goes with --rate-rps")
+    if arguments.arrivals_of is not None:
+        return arrivals.ReplayedArrivals(read_workload(arguments.arrivals_of).arrival_ms)
+    if arguments.constant_rate:
+        return arrivals.ConstantArrivals(rate_rps)
+    if burstiness is None:
+        return arrivals.PoissonArrivals(rate_rps)
+    return arrivals.GammaArrivals(rate_rps, burstiness)
+
+
+def _lengths(arguments: argparse.Namespace) -> tuple[Distribution, Distribution]:
+    from pointsman.core.errors import InputError
+    from pointsman.workload.distributions import Empirical
+    from pointsman.workload.formats import read_workload
+
+    if arguments.lengths_of is None:
+        return (
+            _distribution("--prompt-tokens", arguments.prompt_tokens),
+            _distribution("--output-tokens", arguments.output_tokens),
+        )
+    if arguments.prompt_tokens is not None or arguments.output_tokens is not None:
+        raise InputError(
+            "generate: --lengths-of gives both lengths; expected no --prompt-tokens or"
+            " --output-tokens beside it"
+        )
+    trace = read_workload(arguments.lengths_of)
+    known = (trace.prompt_tokens >= 0) & (trace.output_tokens >= 0)
+    return Empirical(trace.prompt_tokens[known]), Empirical(trace.output_tokens[known])
+
+
+def _distribution(flag: str, text: str | None) -> Distribution:
+    from pointsman.core.errors import missing_field
+    from pointsman.workload.distributions import distribution_of_text
+
+    if text is None:
+        raise missing_field("generate", flag, _SPEC_WANTED)
+    return distribution_of_text(text, flag)
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _json(statistics: TraceStatistics) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(statistics), indent=2).decode() + "\n"
+
+
+def _table(statistics: TraceStatistics) -> str:
+    from rich.console import Console
+    from rich.table import Table
+
+    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, value in _facts(statistics):
+        facts.add_row(name, value)
+    lengths = Table(box=None, padding=(0, 2, 0, 0))
+    lengths.add_column("")
+    for heading in ("mean", "min", "p50", "p90", "p95", "p99", "max"):
+        lengths.add_column(heading, justify="right")
+    for name in ("prompt_tokens", "output_tokens", "service_ms", "turns"):
+        values: Summary | None = getattr(statistics, name)
+        if values is not None:
+            shown = (values.mean, values.min, values.p50, values.p90, values.p95, values.p99)
+            lengths.add_row(name, *map(_figure, (*shown, values.max)))
+    text = io.StringIO()
+    console = Console(file=text, highlight=False, markup=False, width=_WIDTH)
+    console.print(facts)
+    console.print()
+    console.print(lengths)
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _facts(statistics: TraceStatistics) -> Iterator[tuple[str, str]]:
+    """What the table says beside the distributions, as (name, value)."""
+    yield "file", f"{statistics.file} ({statistics.format})"
+    if statistics.sha256 is not None:
+        yield "sha256", statistics.sha256
+    yield "requests", f"{statistics.requests:,}"
+    if statistics.skipped_lines:
+        yield "bad lines left out", f"{statistics.skipped_lines:,}"
+    if statistics.out_of_order_rows:
+        yield "rows out of order", f"{statistics.out_of_order_rows:,} (sorted)"
+    yield "span", f"{statistics.span_ms / 1000:,.1f} s"
+    if statistics.mean_rate_rps is not None:
+        yield "rate", f"{statistics.mean_rate_rps:,.4g} requests/s"
+    if statistics.busiest_minute_rps is not None:
+        yield "busiest minute", f"{statistics.busiest_minute_rps:,.4g} requests/s"
+    if statistics.interarrival_cv is not None:
+        yield "variation of gaps", f"{statistics.interarrival_cv:.2f} (1 is Poisson)"
+    if statistics.arrival_step_ms is not None:
+        step = f"arrivals are recorded every {statistics.arrival_step_ms:g} ms"
+        yield "steps", f"{step}; --spread-arrivals spreads them"
+    if statistics.sessions:
+        yield "sessions", f"{statistics.sessions:,}"
+    if statistics.adapters:
+        yield "adapters", f"{statistics.adapters:,}"
+    if statistics.prefix is not None:
+        yield from _prefix_facts(statistics.prefix)
+
+
+def _prefix_facts(prefix: PrefixReuse) -> Iterator[tuple[str, str]]:
+    if prefix.block_size_tokens is None:
+        yield "prefixes", f"{prefix.distinct_blocks:,} keys"
+    else:
+        size = f"{prefix.block_size_tokens} tokens"
+        yield "prefixes", f"{prefix.distinct_blocks:,} full blocks of {size}"
+    if prefix.hit_ceiling_fraction is not None:
+        yield "prefix hit ceiling", f"{prefix.hit_ceiling_fraction:.1%} of the prompt tokens"
+    yield "requests with a hit", f"{prefix.requests_with_hit_fraction:.1%}"
