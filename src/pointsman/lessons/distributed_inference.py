@@ -17,7 +17,7 @@ from pointsman.core.errors import wrong_value
 from pointsman.core.percentiles import left_to_right_sum
 from pointsman.costs.stages import PD_DISAGGREGATED, StageCosts, Stages, stages_of
 from pointsman.lessons import fields
-from pointsman.metrics.service import Served, replica_loads
+from pointsman.metrics.service import replica_loads
 from pointsman.metrics.skew import skew_ratio
 from pointsman.policies.catalogue import POLICIES
 from pointsman.sim.fifo import FifoFleet, Routed, simulate
@@ -83,7 +83,7 @@ def simulate_distributed_inference(
         for index, request in enumerate(fields.rows(requests, "requests"))
     ]
     routed = _burst([cost["total_ms"] for cost in ledger], replicas)
-    loads = replica_loads(_served(routed), replicas)
+    loads = replica_loads(routed.served, replicas)
     load_ms = np.array([load.busy_ms for load in loads])
     makespan_ms = float(load_ms.max())
     figures = {
@@ -110,17 +110,6 @@ def _burst(service_ms: list[float], replicas: int) -> Routed:
     arrivals = np.zeros(len(service_ms))
     burst = workload_of_columns(arrivals, service_ms=np.array(service_ms, dtype=np.float64))
     return simulate(burst, POLICIES["queue_aware"], FifoFleet(replicas))
-
-
-def _served(routed: Routed) -> Served:
-    return Served(
-        replica=routed.replica,
-        arrival_ms=routed.workload.arrival_ms,
-        queue_wait_ms=routed.queue_wait_ms,
-        finish_ms=routed.finish_ms,
-        busy_ms=routed.service_ms,
-        hit=routed.cached_tokens > 0,
-    )
 
 
 def _total(ledger: list[dict[str, Any]], key: str) -> float:

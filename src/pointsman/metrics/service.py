@@ -29,6 +29,8 @@ class Served:
     busy_ms: Floats  # time the replica spent on it
     hit: NDArray[np.bool_]  # some of its prompt was cached
     tokens: NDArray[Any] | None = None  # prompt and output; None where unknown
+    prompt_tokens: NDArray[Any] | None = None  # None where unknown
+    cached_tokens: NDArray[Any] | None = None  # of the prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,9 @@ class ServiceMetrics:
     ``latency`` is from arrival to finish, ``queue_wait`` from arrival to start, both in ms.
     ``throughput_requests_per_s`` counts from the first arrival to the last finish; 0 when that
     window has no length. ``load_skew_ratio`` is by requests, ``busy_skew_ratio`` by busy time.
-    ``utilisation`` is busy time over replicas times window.
+    ``cache_hit_rate`` counts requests with any cached token, ``cached_token_fraction`` the share
+    of all prompt tokens that were cached (None where prompts are unknown). ``utilisation`` is busy
+    time over replicas times window.
     """
 
     request_count: int = 0
@@ -54,6 +58,7 @@ class ServiceMetrics:
     max_latency_ms: float = 0.0
     throughput_requests_per_s: float = 0.0
     cache_hit_rate: float = 0.0
+    cached_token_fraction: float | None = None
     load_skew_ratio: float = 0.0
     busy_skew_ratio: float = 0.0
     utilisation: float = 0.0
@@ -103,6 +108,7 @@ def service_metrics(served: Served, replicas: int) -> ServiceMetrics:
         max_latency_ms=float(latencies[-1]),
         throughput_requests_per_s=count * 1000.0 / window_ms if window_ms else 0.0,
         cache_hit_rate=int(np.count_nonzero(served.hit)) / count,
+        cached_token_fraction=_cached_fraction(served),
         load_skew_ratio=skew_ratio(requests, mean=count / replicas),
         busy_skew_ratio=skew_ratio(busy_ms),
         utilisation=float(busy_ms.sum() / (replicas * window_ms)) if window_ms else 0.0,
@@ -113,6 +119,13 @@ def reason_counts(reason: NDArray[np.int8], names: tuple[str, ...]) -> dict[str,
     """How often each reason decided, in the policy's order; reasons that never did included."""
     counts = np.bincount(reason, minlength=len(names)).tolist()
     return dict(zip(names, counts, strict=True))
+
+
+def _cached_fraction(served: Served) -> float | None:
+    if served.prompt_tokens is None or served.cached_tokens is None:
+        return None
+    prompt_tokens = int(served.prompt_tokens.sum(dtype=np.int64))
+    return int(served.cached_tokens.sum(dtype=np.int64)) / prompt_tokens if prompt_tokens else 0.0
 
 
 def _busy_ms(served: Served, replicas: int) -> Floats:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.costs.stages import StageCosts, stages_of
 from pointsman.dispatch.holders import empty_holders
+from pointsman.metrics.service import Served
 from pointsman.policies.policy import REQUEST, SESSION, SIGNALS, Policy
 from pointsman.sim.fifo_loop import NONE, Outcome, Rates, Replicas, Requests, fifo_loop
 from pointsman.workload.workload import Floats, Ints, Workload
@@ -71,6 +72,24 @@ class Routed:
     def queue_wait_ms(self) -> Floats:
         """From arrival to start."""
         return self.start_ms - self.workload.arrival_ms
+
+    @cached_property
+    def served(self) -> Served:
+        """The columns that ``pointsman.metrics`` computes figures from."""
+        prompt, output = self.workload.prompt_tokens, self.workload.output_tokens
+        known = bool(np.all(prompt >= 0)) and len(self.workload) > 0
+        tokens_known = known and bool(np.all(output >= 0))
+        return Served(
+            replica=self.replica,
+            arrival_ms=self.workload.arrival_ms,
+            queue_wait_ms=self.queue_wait_ms,
+            finish_ms=self.finish_ms,
+            busy_ms=self.service_ms,
+            hit=self.cached_tokens > 0,
+            tokens=prompt.astype(np.int64) + output if tokens_known else None,
+            prompt_tokens=prompt if known else None,
+            cached_tokens=self.cached_tokens if known else None,
+        )
 
 
 def simulate(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int = 0) -> Routed:

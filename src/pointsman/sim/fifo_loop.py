@@ -117,7 +117,7 @@ def _append_to_queue(replicas: Replicas, k: int, i: int) -> None:
 
 
 @cache
-def fifo_loop(reads: frozenset[str]) -> Kernel:
+def fifo_loop(reads: frozenset[str]) -> Kernel:  # noqa: PLR0915 - one event loop, phases marked
     """The loop for policies that read these signals; what nobody reads is compiled away."""
     reads_queue = "queue" in reads
     reads_requests = "requests" in reads

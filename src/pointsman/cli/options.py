@@ -1,0 +1,177 @@
+"""The flags that several commands share: how to read a trace, where results go."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pointsman.policies.policy import Policy
+    from pointsman.sim.fifo import FifoFleet
+    from pointsman.workload.reading import ReadOptions
+    from pointsman.workload.workload import Workload
+
+FORMAT_NAMES = ("pointsman", "mooncake", "azure")
+OUTPUT_FORMATS = ("table", "json", "csv")
+# Smaller files are read before a progress bar could be seen.
+_PROGRESS_FROM_BYTES = 20_000_000
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """The trace and how to read it."""
+    parser.add_argument("file", metavar="TRACE", help="a trace, also .gz or .zst; - is stdin")
+    group = parser.add_argument_group("reading the trace")
+    group.add_argument(
+        "--format-in", choices=FORMAT_NAMES, help="default: recognised by content", metavar="NAME"
+    )
+    group.add_argument(
+        "--block-size", type=int, metavar="TOKENS", help="tokens a block id stands for"
+    )
+    group.add_argument(
+        "--time-unit", choices=("ms", "s"), help="of a mooncake trace's timestamp (default: ms)"
+    )
+    group.add_argument("--limit", type=int, metavar="N", help="only the first N requests")
+    group.add_argument(
+        "--skip-bad", action="store_true", help="leave bad lines out and say how many"
+    )
+    group.add_argument(
+        "--spread-arrivals",
+        action="store_true",
+        help="spread arrivals inside the trace's step of time (with --seed)",
+    )
+
+
+def add_seed(parser: argparse.ArgumentParser) -> None:
+    """The seed of whatever is random."""
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all draws (0)")
+
+
+def read_options(arguments: argparse.Namespace) -> ReadOptions:
+    """What ``add_reading`` and ``add_seed`` declared, as the readers take it."""
+    from pointsman.workload.reading import ReadOptions
+
+    return ReadOptions(
+        format=arguments.format_in,
+        skip_bad=arguments.skip_bad,
+        limit=arguments.limit,
+        block_size_tokens=arguments.block_size,
+        time_unit=arguments.time_unit,
+        spread_seed=arguments.seed if arguments.spread_arrivals else None,
+    )
+
+
+def read_trace(arguments: argparse.Namespace) -> Workload:
+    """The workload that the flags name; what was skipped is said on stderr."""
+    from pointsman.workload.formats import read_workload
+
+    with reading_progress(arguments.file) as on_bytes:
+        options = replace(read_options(arguments), on_bytes=on_bytes)
+        workload = read_workload(arguments.file, options)
+    if workload.source.skipped_lines:
+        say(f"{workload.source.skipped_lines:,} bad lines left out")
+    return workload
+
+
+@contextmanager
+def reading_progress(path: str) -> Iterator[Callable[[int], None] | None]:
+    """Show on a terminal how far a large file has been read."""
+    size_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
+    if size_bytes < _PROGRESS_FROM_BYTES or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"reading {os.path.basename(path)}", total=size_bytes)
+        yield lambda read_bytes: progress.advance(task, read_bytes)
+
+
+def add_fleet(parser: argparse.ArgumentParser) -> None:
+    """The simulated fleet and what a request costs on it."""
+    group = parser.add_argument_group("fleet")
+    group.add_argument("--replicas", type=int, required=True, metavar="N")
+    group.add_argument(
+        "--costs", type=Path, metavar="FILE", help="cost constants, .json or .toml (see estimate)"
+    )
+    group.add_argument(
+        "--cache-hit-speedup",
+        type=float,
+        metavar="X",
+        help="0..1, what a hit saves of a row's own service_ms (0.3)",
+    )
+
+
+def fleet_of(arguments: argparse.Namespace) -> FifoFleet:
+    """The fleet that ``add_fleet`` declared."""
+    from pointsman.costs.files import read_costs
+    from pointsman.costs.stages import StageCosts
+    from pointsman.sim.fifo import DEFAULT_CACHE_HIT_SPEEDUP, FifoFleet
+
+    speedup = arguments.cache_hit_speedup
+    return FifoFleet(
+        replicas=arguments.replicas,
+        cache_hit_speedup=DEFAULT_CACHE_HIT_SPEEDUP if speedup is None else speedup,
+        costs=StageCosts() if arguments.costs is None else read_costs(arguments.costs),
+    )
+
+
+POLICY_HELP = (
+    "a name of `pointsman policies` or FILE.py:NAME, with parameters as in"
+    " locality_aware:slack_ms=20"
+)
+
+
+def policy_of(text: str, slack_ms: float | None) -> Policy:
+    """A policy by name or file; ``--slack-ms`` sets it where the text does not."""
+    from pointsman.policies.catalogue import policy_named
+
+    policy = policy_named(text)
+    if slack_ms is not None and "slack_ms" in policy.parameters and "slack_ms=" not in text:
+        return policy.bind(slack_ms=slack_ms)
+    return policy
+
+
+def add_output(parser: argparse.ArgumentParser, printed: str = "table") -> None:
+    """What is printed (by default ``printed``), and where it goes."""
+    parser.add_argument(
+        "--format",
+        choices=OUTPUT_FORMATS,
+        help=f"of what is printed or, with --output, written (default: {printed}; with --output"
+        " by its suffix)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the result there, whole or not at all; without --format the table is still"
+        " printed",
+    )
+    parser.set_defaults(printed=printed)
+
+
+def deliver(arguments: argparse.Namespace, render: Callable[[str], str]) -> None:
+    """Print or write a result; ``render`` gives its text in a format."""
+    from pointsman.core.files import whole_file
+
+    if arguments.output is None:
+        sys.stdout.write(render(arguments.format or arguments.printed))
+        return
+    suffix = arguments.output.suffix[1:]
+    form = arguments.format or (suffix if suffix in OUTPUT_FORMATS else "json")
+    with whole_file(arguments.output) as file:
+        file.write(render(form).encode())
+    if arguments.format is None:
+        sys.stdout.write(render("table"))
+    say(f"wrote {arguments.output}")
+
+
+def say(message: str) -> None:
+    """A remark for a person, kept out of stdout."""
+    print(message, file=sys.stderr)

@@ -1,0 +1,77 @@
+"""The same requests through several policies, and which one to take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pointsman.core.errors import InputError, wrong_value
+from pointsman.metrics.service import (
+    ReplicaLoad,
+    ServiceMetrics,
+    reason_counts,
+    replica_loads,
+    service_metrics,
+)
+from pointsman.policies.policy import Policy
+from pointsman.sim.fifo import FifoFleet, simulate
+from pointsman.workload.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """What one policy did with the workload."""
+
+    policy: Policy
+    metrics: ServiceMetrics
+    reasons: dict[str, int]
+    replicas: list[ReplicaLoad]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All policies on one workload and fleet, the best first."""
+
+    workload: Workload
+    fleet: FifoFleet
+    seed: int
+    results: tuple[PolicyResult, ...]
+
+
+def compare_policies(
+    workload: Workload,
+    policies: Sequence[Policy],
+    fleet: FifoFleet,
+    seed: int = 0,
+    on_policy: Callable[[Policy], None] = lambda _: None,
+) -> Comparison:
+    """Run every policy on the same requests; sorted by P95 queue wait, then by throughput.
+
+    ``on_policy`` is called before each run. Raises InputError for no policies or for two that are
+    the same.
+    """
+    if not policies:
+        raise InputError("compare: no policy; expected at least one")
+    labels = [policy.label for policy in policies]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise wrong_value("compare", "policy", label, "each policy once")
+    results = []
+    for policy in policies:
+        on_policy(policy)
+        results.append(_result(workload, policy, fleet, seed))
+    return Comparison(workload, fleet, seed, tuple(sorted(results, key=_rank)))
+
+
+def _result(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int) -> PolicyResult:
+    routed = simulate(workload, policy, fleet, seed)
+    return PolicyResult(
+        policy=policy,
+        metrics=service_metrics(routed.served, fleet.replicas),
+        reasons=reason_counts(routed.reason, policy.reasons),
+        replicas=replica_loads(routed.served, fleet.replicas),
+    )
+
+
+def _rank(result: PolicyResult) -> tuple[float, float]:
+    return (result.metrics.p95_queue_wait_ms, -result.metrics.throughput_requests_per_s)

@@ -1,0 +1,106 @@
+"""Results as JSON documents; every document names its schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from pointsman.comparison.advice import advise
+from pointsman.comparison.estimate import Estimate
+from pointsman.comparison.policies import Comparison, PolicyResult
+from pointsman.core.percentiles import PERCENTILE_METHOD
+from pointsman.policies.policy import Policy
+from pointsman.sim.fifo import FifoFleet
+from pointsman.workload.workload import Workload
+
+COMPARE_SCHEMA = "pointsman.compare/1"
+ESTIMATE_SCHEMA = "pointsman.estimate/1"
+DECISION_SCHEMA = "pointsman.decision/1"
+
+FLEET_MODEL = "single-server, first come first served; caches unbounded, filled when routed"
+
+
+def text_of(document: dict[str, Any]) -> str:
+    """A document as JSON text with a final newline."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """A comparison: schema, workload, fleet, results (the best first) and the advice."""
+    return {
+        **_head(COMPARE_SCHEMA),
+        "workload": workload_document(comparison.workload),
+        "fleet": fleet_document(comparison.fleet, comparison.seed),
+        "results": [_result_document(result) for result in comparison.results],
+        "advice": asdict(advise(comparison)),
+    }
+
+
+def estimate_document(estimate: Estimate) -> dict[str, Any]:
+    """An estimate: the ledger and the burst's summary that ``decide`` takes, and the service."""
+    return {
+        **_head(ESTIMATE_SCHEMA),
+        "workload": workload_document(estimate.workload),
+        "fleet": fleet_document(estimate.fleet, estimate.seed),
+        "policy": policy_document(estimate.policy),
+        "ledger": asdict(estimate.ledger),
+        "summary": {
+            "routing_strategy": estimate.policy.name,
+            "serving_mode": estimate.fleet.costs.serving_mode,
+            **asdict(estimate.summary),
+        },
+        "service": asdict(estimate.service),
+        "reasons": estimate.reasons,
+        "replicas": [asdict(load) for load in estimate.replicas],
+    }
+
+
+def workload_document(workload: Workload) -> dict[str, Any]:
+    """Which requests were used."""
+    source = workload.source
+    return {
+        "source": source.name,
+        "format": source.format,
+        "sha256": source.sha256,
+        "requests": len(workload),
+        "skipped_lines": source.skipped_lines,
+        "out_of_order": source.out_of_order,
+        "span_ms": workload.span_ms,
+    }
+
+
+def fleet_document(fleet: FifoFleet, seed: int) -> dict[str, Any]:
+    """Which fleet they were run on, and with which constants."""
+    return {
+        "replicas": fleet.replicas,
+        "model": FLEET_MODEL,
+        "cache_hit_speedup": fleet.cache_hit_speedup,
+        "costs": msgspec.to_builtins(fleet.costs),
+        "seed": seed,
+    }
+
+
+def policy_document(policy: Policy) -> dict[str, Any]:
+    """A policy as it was run."""
+    return {"policy": policy.name, "label": policy.label, "parameters": dict(policy.parameters)}
+
+
+def _result_document(result: PolicyResult) -> dict[str, Any]:
+    return {
+        **policy_document(result.policy),
+        "metrics": asdict(result.metrics),
+        "reasons": result.reasons,
+        "replicas": [asdict(load) for load in result.replicas],
+    }
+
+
+def _head(schema: str) -> dict[str, Any]:
+    return {
+        "schema": schema,
+        "pointsman": version("pointsman"),
+        "percentile_method": PERCENTILE_METHOD,
+    }
