@@ -84,8 +84,10 @@ class WorkloadBuilder:
         self._adapter.append(self._adapters.number(row.adapter))
         if row.chain:
             self._chain.extend(map(self._blocks.__getitem__, row.chain))
+            self._prefix.append(self._covered(row))
+        else:
+            self._prefix.append(row.prefix_tokens or 0)
         self._chain_start.append(len(self._chain))
-        self._prefix.append(self._covered(row))
         self.rows += 1
 
     def _admit_id(self, request_id: str | None, where: str) -> None:
@@ -102,7 +104,7 @@ class WorkloadBuilder:
         if row.prefix_tokens is not None:
             return row.prefix_tokens
         if row.prompt_tokens is None:
-            return min(len(row.chain), 1)
+            return 1
         return min(len(row.chain) * self.block_size_tokens, row.prompt_tokens)
 
     @property

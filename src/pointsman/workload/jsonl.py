@@ -175,7 +175,9 @@ class _Parser:
             return ids
         most = -(-line.prompt_tokens // self._block_size)
         if len(ids) > most:
-            wanted = f"at most {most} ids, {self._block_size} of {line.prompt_tokens} tokens each"
+            wanted = (
+                f"at most {most}, one for each {self._block_size} of {line.prompt_tokens} tokens"
+            )
             raise InputError(f"{where}: block_ids has {len(ids)} ids; expected {wanted}")
         return list(whole_blocks(ids, line.prompt_tokens, self._block_size))
 
