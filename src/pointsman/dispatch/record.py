@@ -1,0 +1,125 @@
+"""The decision log: what stands in each of its lines.
+
+JSON Lines. The first line is a LogHead; then a Choice where a request was sent to a replica and
+an Outcome where it ended, in the order in which these things happened. Times are milliseconds of
+the writer's clock since ``started_at``. There is no text of a prompt or an answer in it.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+import numpy as np
+
+from pointsman.costs.stages import StageCosts
+from pointsman.dispatch.ledger import NOWHERE
+from pointsman.dispatch.prefix_index import Chain
+from pointsman.dispatch.view import UNKNOWN, Situation
+from pointsman.policies.policy import SIGNALS
+
+SCHEMA = "pointsman.decision-log"
+VERSION = 1
+
+OK = "ok"
+ERROR = "error"
+CANCELLED = "cancelled"
+TRUNCATED = "truncated"
+STATUSES = (OK, ERROR, CANCELLED, TRUNCATED)
+
+
+class LogHead(
+    msgspec.Struct, tag_field="event", tag="log", frozen=True, forbid_unknown_fields=True
+):
+    """How the choices of this log were made."""
+
+    schema: str
+    version: int
+    pointsman: str  # the version of the software
+    started_at: str  # ISO 8601, UTC
+    policy: str  # a name of ours, or FILE.py:NAME
+    parameters: dict[str, float]
+    reads: list[str]  # what the policy was shown of the signals below
+    signals: list[str]  # what the choices record
+    replicas: list[str]  # a number in a choice is an index into these
+    seed: int
+    block_tokens: int  # tokens a block hash stands for, as estimated
+    costs: StageCosts  # what expected work was priced with
+
+
+class Choice(
+    msgspec.Struct, tag_field="event", tag="choice", frozen=True, forbid_unknown_fields=True
+):
+    """A request, the view of the fleet, and the replica it was sent to."""
+
+    sequence: int
+    time_ms: float
+    request_id: str
+    path: str
+    prompt_tokens: int | None  # estimated from the text; None where no text was read
+    output_tokens: int  # as far as it was priced
+    block_hashes: list[str]  # 16 hexadecimal digits each
+    session: str | None  # a keyed hash of its name; the key is not kept
+    home: int | None  # the replica of the session's last request
+    random: float
+    candidates: list[int]
+    view: dict[str, list[float | None]]  # a row a signal, an entry a candidate
+    replica: int
+    reason: str
+    expected_wait_ms: float
+    expected_work_ms: float
+
+    @property
+    def situation(self) -> Situation:
+        """What the choice was made from, bit for bit."""
+        rows = [self.view.get(signal, [None] * len(self.candidates)) for signal in SIGNALS]
+        return Situation(
+            now_ms=self.time_ms,
+            prompt_tokens=UNKNOWN if self.prompt_tokens is None else self.prompt_tokens,
+            sequence=self.sequence,
+            home=NOWHERE if self.home is None else self.home,
+            random=self.random,
+            candidates=self.candidates,
+            view=np.array(rows, dtype=np.float64),  # None becomes NaN
+        )
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens as the engine counted them; None where it did not say."""
+
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+NO_USAGE = Usage()
+
+
+class Outcome(
+    msgspec.Struct, tag_field="event", tag="outcome", frozen=True, forbid_unknown_fields=True
+):
+    """How a request ended."""
+
+    sequence: int
+    request_id: str
+    status: str  # one of STATUSES
+    http_status: int | None  # None where no answer was begun
+    first_token_ms: float | None  # of a stream; when, not how long
+    finish_ms: float
+    usage: Usage
+    response_bytes: int  # of the body, as forwarded
+    error: str | None = None
+
+
+Line = LogHead | Choice | Outcome
+
+
+def signal_rows(situation: Situation) -> dict[str, list[float | None]]:
+    """The view by the names of its rows."""
+    return dict(zip(SIGNALS, situation.view.tolist(), strict=True))
+
+
+def hexadecimal(chain: Chain) -> list[str]:
+    """The chain's hashes as the log writes them."""
+    count = len(chain.hashes)
+    return struct.pack(f">{count}Q", *chain.hashes).hex(" ", 8).split()

@@ -1,0 +1,88 @@
+from pointsman.costs.stages import StageCosts
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.draws import draw
+from pointsman.dispatch.prefix_index import Chain
+from pointsman.policies.catalogue import policy_named
+
+
+class Lines(list):
+    write = list.append
+
+
+def dispatcher(policy: str, replicas: int = 2, log=None) -> Dispatcher:
+    costs = StageCosts(prefill_ms_per_token=1.0, decode_ms_per_token=2.0)
+    return Dispatcher(Rules(policy_named(policy), costs), replicas, lambda: 1000.0, log)
+
+
+def question(name: str = "q", **changes) -> Question:
+    return Question(name, **{"prompt_tokens": 30, "output_tokens": 5, **changes})
+
+
+def test_simultaneous_requests_spread_because_each_choice_counts_at_once():
+    deciding = dispatcher("least_requests", replicas=4)
+    for number in range(64):
+        deciding.choose(question(str(number)))
+    assert deciding.ledger.requests.tolist() == [16, 16, 16, 16]
+
+
+def test_expected_work_is_uncached_prompt_and_output_in_ms():
+    deciding = dispatcher("round_robin", replicas=1)
+    chain = Chain([11, 12], block_tokens=10)
+    deciding.choose(question(chain=chain))
+    assert deciding.ledger.outstanding_ms.tolist() == [30 + 10]
+    deciding.choose(question(chain=chain))  # 20 of its 30 tokens are there by now
+    assert deciding.ledger.outstanding_ms.tolist() == [40 + 10 + 10]
+
+
+def test_a_request_of_unknown_size_is_counted_and_costs_nothing():
+    deciding = dispatcher("round_robin", replicas=1)
+    deciding.choose(Question("q"))
+    assert deciding.ledger.requests.tolist() == [1]
+    assert deciding.ledger.outstanding_ms.tolist() == [0]
+
+
+def test_the_expected_wait_is_the_work_in_front():
+    deciding = dispatcher("round_robin", replicas=1)
+    assert deciding.choose(question()).expected_wait_ms == 0
+    assert deciding.choose(question()).expected_wait_ms == 40
+
+
+def test_a_session_stays_with_its_replica_within_the_slack():
+    deciding = dispatcher("locality_aware:slack_ms=1000")
+    tickets = [deciding.choose(question(session="s")) for _ in range(3)]
+    assert [ticket.replica for ticket in tickets] == [0, 0, 0]
+    assert [ticket.reason for ticket in tickets[1:]] == ["sticky_session"] * 2
+
+
+def test_a_ticket_ends_once():
+    log = Lines()
+    deciding = dispatcher("round_robin", log=log)
+    ticket = deciding.choose(question())
+    ticket.end(Ending(status="ok"))
+    ticket.end(Ending(status="cancelled"))
+    assert deciding.ledger.in_flight == 0
+    assert [getattr(line, "status", "choice") for line in log] == ["choice", "ok"]
+
+
+def test_the_log_holds_every_signal_whatever_the_policy_reads():
+    log = Lines()
+    deciding = dispatcher("round_robin", log=log)
+    chain = Chain([11], block_tokens=10)
+    deciding.choose(question(chain=chain, session="s"))
+    deciding.choose(question(chain=chain, session="s"))
+    assert log[1].view == {"queue": [1040, 1000], "requests": [1, 0], "prefix": [10, 0]}
+    assert log[1].home == 0
+    assert log[1].random == draw(0, 1)
+    assert log[1].block_hashes == ["000000000000000b"]
+
+
+def test_draws_are_the_simulators_splitmix64():
+    # By hand from the reference implementation: state = seed * constant + (n + 1) * gamma.
+    def reference(seed: int, n: int) -> float:
+        mask = 2**64 - 1
+        z = (seed * 0xD1342543DE82EF95 + (n + 1) * 0x9E3779B97F4A7C15) & mask
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        return ((z ^ (z >> 31)) >> 11) / 2**53
+
+    assert [draw(3, n) for n in range(50)] == [reference(3, n) for n in range(50)]

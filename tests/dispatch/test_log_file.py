@@ -1,0 +1,212 @@
+import os
+import random
+
+import msgspec
+import numpy as np
+import pytest
+
+from pointsman.core.errors import InputError, MachineError
+from pointsman.costs.stages import StageCosts
+from pointsman.dispatch.log_file import DecisionLog, read_log
+from pointsman.dispatch.record import Choice, LogHead, Outcome, Usage
+
+HEAD = LogHead(
+    schema="pointsman.decision-log",
+    version=1,
+    pointsman="0",
+    started_at="2025-01-01T00:00:00.000+00:00",
+    policy="locality_aware",
+    parameters={"slack_ms": 5.0},
+    reads=["prefix", "queue", "session"],
+    signals=["queue", "requests", "prefix", "session", "random"],
+    replicas=["http://127.0.0.1:1", "http://127.0.0.1:2"],
+    seed=0,
+    block_tokens=64,
+    costs=StageCosts(),
+)
+
+
+def choice(sequence: int = 0, **changes) -> Choice:
+    fields = {
+        "sequence": sequence,
+        "time_ms": 1.5,
+        "request_id": f"r{sequence}",
+        "path": "/v1/completions",
+        "prompt_tokens": 70,
+        "output_tokens": 16,
+        "block_hashes": ["000000000000000b"],
+        "session": None,
+        "home": None,
+        "random": 0.25,
+        "candidates": [0, 1],
+        "view": {"queue": [1.5, 9.0], "requests": [0.0, 1.0], "prefix": [0.0, 64.0]},
+        "replica": 0,
+        "reason": "queue_fallback",
+        "expected_wait_ms": 0.0,
+        "expected_work_ms": 4.3,
+    }
+    return Choice(**{**fields, **changes})
+
+
+def outcome(sequence: int = 0, **changes) -> Outcome:
+    fields = {
+        "sequence": sequence,
+        "request_id": f"r{sequence}",
+        "status": "ok",
+        "http_status": 200,
+        "first_token_ms": 2.0,
+        "finish_ms": 3.0,
+        "usage": Usage(71, 16, 0),
+        "response_bytes": 12,
+    }
+    return Outcome(**{**fields, **changes})
+
+
+def written(path, *lines):
+    log = DecisionLog(path, HEAD)
+    for line in lines:
+        log.write(line)
+    log.close()
+    return path
+
+
+def test_what_was_written_is_read_back(tmp_path):
+    path = written(tmp_path / "log", choice(0), choice(1), outcome(1), outcome(0))
+    log = read_log(path)
+    assert log.head == HEAD
+    assert log.choices == [choice(0), choice(1)]
+    assert log.outcomes == {0: outcome(0), 1: outcome(1)}
+    assert log.truncated_lines == 0
+
+
+def test_lines_stand_in_the_order_in_which_things_happened(tmp_path):
+    path = written(tmp_path / "log", choice(0), choice(1), outcome(1), outcome(0))
+    events = [msgspec.json.decode(line)["event"] for line in path.read_bytes().splitlines()]
+    assert events == ["log", "choice", "choice", "outcome", "outcome"]
+
+
+def test_a_situation_comes_back_bit_for_bit(tmp_path):
+    draws = random.Random(7)
+    rows = {name: [draws.random() * 1e9 for _ in range(2)] for name in ("queue", "requests")}
+    lines = choice(0, time_ms=draws.random() * 1e9, random=draws.random(), view=rows)
+    situation = read_log(written(tmp_path / "log", lines)).choices[0].situation
+    assert situation.now_ms == lines.time_ms
+    assert situation.random == lines.random
+    assert situation.view[:2].tolist() == [rows["queue"], rows["requests"]]
+    assert np.isnan(situation.view[2]).all()  # a row that was not recorded
+
+
+def test_nan_is_written_as_null(tmp_path):
+    path = written(tmp_path / "log", choice(0, view={"queue": [float("nan"), 1.0]}))
+    assert b'"queue":[null,1.0]' in path.read_bytes()
+    assert np.isnan(read_log(path).choices[0].situation.view[0, 0])
+
+
+def test_lines_are_handed_on_at_a_flush(tmp_path):
+    log = DecisionLog(tmp_path / "log", HEAD)
+    log.write(choice(0))
+    assert len(read_log(log.path).choices) == 0
+    log.flush()
+    assert len(read_log(log.path).choices) == 1
+    log.close()
+
+
+def test_a_log_that_holds_something_is_not_overwritten(tmp_path):
+    path = written(tmp_path / "log", choice(0))
+    with pytest.raises(InputError, match="exists; name a new file"):
+        DecisionLog(path, HEAD)
+    assert len(read_log(path).choices) == 1
+
+
+def test_a_folder_that_does_not_exist_is_an_error_at_once(tmp_path):
+    with pytest.raises(MachineError, match="cannot write decision log .*No such file"):
+        DecisionLog(tmp_path / "none" / "log", HEAD)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_complained_about_once_and_troubles_nobody(tmp_path):
+    path = tmp_path / "log"
+    os.symlink("/dev/full", path)
+    complaints = []
+    log = DecisionLog(path, HEAD, complaints.append)
+    for sequence in range(3):
+        log.write(choice(sequence))
+        log.flush()
+    assert log.lost_lines == 4
+    assert complaints == [
+        f"decision log {path}: No space left on device; the log ends here, requests go on"
+    ]
+    log.close()
+    assert complaints[1:] == [f"decision log {path}: 4 lines were not written"]
+
+
+@pytest.mark.parametrize("kept", [1, 40, -2])
+def test_a_last_line_that_was_cut_off_is_left_out_and_counted(tmp_path, kept):
+    path = written(tmp_path / "log", choice(0), choice(1))
+    *whole, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole) + last[:kept])
+    log = read_log(path)
+    assert (len(log.choices), log.truncated_lines) == (1, 1)
+
+
+def edited(path, **changes) -> bytes:
+    line = msgspec.json.decode(path.read_bytes().splitlines()[1])
+    return msgspec.json.encode({**line, **changes}) + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"time_ms": "soon"}, r"line 2: Expected `float`, got `str` - at `\$.time_ms`"),
+        ({"colour": 1}, "line 2: Object contains unknown field `colour`"),
+        ({"event": "guess"}, "line 2: Invalid value 'guess'"),
+        ({"event": "log"}, "line 2: "),
+        ({"sequence": 3}, "line 2: sequence is 3; expected 0, one a choice"),
+        ({"candidates": []}, r"line 2: candidates is \[\]"),
+        ({"candidates": [0, 2]}, r"line 2: candidates is \[0, 2\]; expected replicas in 0..1"),
+        ({"candidates": [1, 1]}, "line 2: replica is 0; expected one of the candidates"),
+        ({"view": {"queue": [1.0]}}, "line 2: view.queue is"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path, changes, message):
+    path = written(tmp_path / "log", choice(0))
+    head = path.read_bytes().splitlines(keepends=True)[0]
+    path.write_bytes(head + edited(path, **changes))
+    with pytest.raises(InputError, match=message):
+        read_log(path)
+
+
+def test_an_outcome_without_its_choice_is_named(tmp_path):
+    path = written(tmp_path / "log", choice(0), outcome(0), outcome(0))
+    with pytest.raises(InputError, match="line 4: sequence is 0; expected one outcome a choice"):
+        read_log(path)
+    path.unlink()
+    with pytest.raises(InputError, match="line 2: sequence is 0; expected that of a choice above"):
+        read_log(written(path, outcome(0)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "line 1: is missing"),
+        (b"hello\n", "line 1: JSON is malformed"),
+        (b'{"event":"log"}\n', "line 1: Object missing required field"),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused(tmp_path, text, message):
+    path = tmp_path / "log"
+    path.write_bytes(text)
+    with pytest.raises(InputError, match=message):
+        read_log(path)
+
+
+def test_a_log_of_another_version_is_refused(tmp_path):
+    log = DecisionLog(tmp_path / "log", msgspec.structs.replace(HEAD, version=2))
+    log.close()
+    with pytest.raises(InputError, match="line 1: version is 2; expected 1"):
+        read_log(log.path)
+
+
+def test_a_log_that_is_not_there_is_a_machine_error(tmp_path):
+    with pytest.raises(MachineError, match="cannot read .*: No such file"):
+        read_log(tmp_path / "log")
