@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
+from tests.strategies import workloads
 
 from pointsman.core.errors import InputError, MachineError
 from pointsman.workload.formats import read_workload
 from pointsman.workload.workload import Workload, workload_of_columns
 from pointsman.workload.writer import write_workload
-from strategies import workloads
 
 
 def assert_equal(left: Workload, right: Workload) -> None:

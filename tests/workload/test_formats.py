@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import sys
+
+import pytest
+import zstandard
+
+from pointsman.core.errors import InputError
+from pointsman.workload.formats import is_decision_log, read_workload
+from pointsman.workload.reading import ReadOptions
+
+ROW = b'{"arrival_ms": 1, "service_ms": 2}\n'
+BAD = b'{"arrival_ms": -1, "service_ms": 2}\n'
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "t.jsonl"
+
+
+def refused(path, content: bytes, **options) -> str:
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_workload(path, ReadOptions(**options))
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (ROW, "pointsman"),
+        (b'{"pointsman": 1}\n' + ROW, "pointsman"),
+        (b'{"timestamp": 0, "input_length": 1, "output_length": 1}\n', "mooncake"),
+        (b"TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00,1,1\n", "azure"),
+    ],
+)
+def test_the_content_tells_the_format(path, content, name):
+    path.write_bytes(content)
+    assert read_workload(path).source.format == name
+
+
+def test_a_format_that_is_named_is_taken(path):
+    assert "key 'arrival_ms' is unknown" in refused(path, ROW, format="mooncake")
+
+
+def test_an_unknown_format_name_comes_with_the_nearest_one(path):
+    assert refused(path, ROW, format="moncake").endswith("did you mean mooncake?")
+
+
+def test_content_of_no_known_format_is_refused(path):
+    assert refused(path, b"Timestamp,Model\n1,GPT-4\n") == (
+        "t.jsonl line 1: 'Timestamp,Model' begins no format known here;"
+        " expected one of pointsman, mooncake, azure (--format-in names one)"
+    )
+
+
+def test_a_decision_log_is_refused_with_the_way_to_use_it(path):
+    text = refused(path, b'{"event": "log", "version": 1}\n')
+    assert text.endswith("`pointsman trace convert` makes one of it")
+    assert is_decision_log(path)
+
+
+def test_a_workload_is_no_decision_log(path):
+    path.write_bytes(ROW)
+    assert not is_decision_log(path)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
+def test_compression_is_seen_by_the_first_bytes_and_the_digest_is_of_the_file(path, pack):
+    content = pack(ROW * 3)
+    path.write_bytes(content)
+    workload = read_workload(path)
+    assert len(workload) == 3
+    assert workload.source.sha256 == hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_packed_parts_that_follow_each_other_are_one_file(path, pack):
+    path.write_bytes(pack(ROW) + pack(ROW))
+    assert len(read_workload(path)) == 2
+
+
+@pytest.mark.parametrize(("pack", "kind"), [(gzip.compress, "gzip"), (zstandard.compress, "zstd")])
+def test_packed_data_that_ends_early_is_refused(path, pack, kind):
+    rows = b"".join(b'{"arrival_ms": %d, "service_ms": %d}\n' % (i, i * i) for i in range(999))
+    text = refused(path, pack(rows)[:-40])
+    assert text == f"t.jsonl: the {kind} data ends early; expected a whole file (copy it again)"
+
+
+@pytest.mark.parametrize(("pack", "kind"), [(gzip.compress, "gzip"), (zstandard.compress, "zstd")])
+def test_packed_data_that_is_damaged_is_refused(path, pack, kind):
+    content = bytearray(pack(ROW * 100))
+    content[10:20] = b"\xff" * 10
+    assert f"the {kind} data is damaged" in refused(path, bytes(content))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(path):
+    path.write_bytes(b"\xef\xbb\xbf" + ROW)
+    assert len(read_workload(path)) == 1
+
+
+def test_utf16_is_refused(path):
+    assert refused(path, ROW.decode().encode("utf-16")) == (
+        "t.jsonl: the text is UTF-16; expected UTF-8"
+    )
+
+
+def test_windows_line_ends_and_blank_lines_are_no_content(path):
+    path.write_bytes(b"\r\n" + ROW.replace(b"\n", b"\r\n") + b"  \n\n" + ROW.strip())
+    assert len(read_workload(path)) == 2
+
+
+def test_blank_lines_count_as_lines_of_the_file(path):
+    assert refused(path, ROW + b"\n" + BAD).startswith("t.jsonl line 3: arrival_ms is -1;")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \r\n"])
+def test_an_empty_file_is_refused(path, content):
+    assert refused(path, content) == "t.jsonl: the file is empty; expected requests, one a line"
+
+
+def test_a_missing_file_and_a_folder_are_wrong_input(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_workload(tmp_path / "none.jsonl")
+    with pytest.raises(InputError, match="is a folder; expected a file"):
+        read_workload(tmp_path)
+
+
+def test_bad_lines_are_left_out_and_counted_on_request(path):
+    path.write_bytes(b"nonsense\n" + ROW + BAD + ROW)
+    workload = read_workload(path, ReadOptions(skip_bad=True))
+    assert len(workload) == 2
+    assert workload.source.skipped_lines == 2
+
+
+def test_nothing_but_bad_lines_is_refused(path):
+    assert refused(path, BAD * 3, skip_bad=True) == (
+        "t.jsonl: no requests, and 3 bad lines; expected at least one good line"
+    )
+
+
+def test_the_limit_takes_the_first_requests_and_the_digest_all_of_the_file(path):
+    content = ROW * 2 + BAD + ROW * 400_000
+    path.write_bytes(content)
+    workload = read_workload(path, ReadOptions(limit=2))
+    assert len(workload) == 2
+    assert workload.source.sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_a_line_of_a_million_characters_is_read(path):
+    ids = ", ".join(map(str, range(200_000)))
+    row = f'{{"arrival_ms": 0, "service_ms": 1, "block_ids": [{ids}]}}\n'
+    assert len(row) > 1_000_000
+    path.write_text(row * 2)
+    workload = read_workload(path, ReadOptions(block_size_tokens=16))
+    assert workload.block_count == 200_000
+    assert workload.chain_blocks.size == 400_000
+
+
+def test_a_dash_is_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(ROW)))
+    workload = read_workload("-")
+    assert workload.source.name == "stdin"
+
+
+def test_how_many_bytes_were_read_is_told(path):
+    path.write_bytes(gzip.compress(ROW * 10))
+    read_bytes: list[int] = []
+    read_workload(path, ReadOptions(on_bytes=read_bytes.append))
+    assert sum(read_bytes) == path.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limit": 0}, "limit is 0; expected an integer in 1"),
+        ({"block_size_tokens": 0}, "block_size_tokens is 0"),
+        ({"spread_seed": -1}, "spread_seed is -1"),
+        ({"time_unit": "m"}, "time_unit is 'm'; expected ms or s"),
+    ],
+)
+def test_an_option_out_of_range_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        ReadOptions(**options)
