@@ -3,15 +3,111 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pointsman.core.errors import InputError, wrong_value
+
+if TYPE_CHECKING:
+    from pointsman.router.service import RouterSettings
 
 NAME = "serve"
-HELP = "to come"
+HELP = "route OpenAI-compatible requests over replicas, and log why each went where it went"
+
+DEFAULT_HOST = "127.0.0.1"
+MAX_PORT = 65535
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
+    parser.add_argument(
+        "--replica",
+        action="append",
+        required=True,
+        metavar="URL",
+        dest="replicas",
+        help="http://HOST:PORT of an OpenAI-compatible server; once for each replica",
+    )
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:8080",
+        metavar="HOST:PORT",
+        help="where to listen; port 0 takes a free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--policy",
+        default="locality_aware",
+        metavar="NAME[:p=v]",
+        help="a policy of ours, or FILE.py:NAME of yours (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--decision-log",
+        type=Path,
+        metavar="FILE",
+        help="a new file for every choice, the view it was made from, and its outcome",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="for policies that draw at random (default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run it; the exit code."""
-    raise NotImplementedError
+    """Serve until told to stop; the exit code."""
+    from pointsman.router.service import is_loopback, run
+
+    settings = _settings(arguments)
+    if not is_loopback(settings.host):
+        print(
+            f"pointsman: {settings.host} can be reached from other machines,"
+            " and requests need no key",
+            file=sys.stderr,
+        )
+
+    def announce(url: str) -> None:
+        policy = settings.rules.policy.label
+        replicas = len(settings.replicas)
+        print(f"listening on {url}; policy {policy}; replicas: {replicas}", flush=True)
+
+    run(settings, announce)
+    return 0
+
+
+def _settings(arguments: argparse.Namespace) -> RouterSettings:
+    from pointsman.dispatch.dispatcher import Rules
+    from pointsman.policies.catalogue import policy_named
+    from pointsman.router.service import RouterSettings
+    from pointsman.router.upstream import replica_address
+
+    if arguments.seed < 0:
+        raise wrong_value("serve", "--seed", arguments.seed, "an integer >= 0")
+    replicas = [replica_address(url) for url in arguments.replicas]
+    for place, address in enumerate(replicas):
+        if address in replicas[:place]:
+            raise InputError(f"--replica {address.url}: is given twice")
+    host, port = _host_and_port(arguments.listen)
+    return RouterSettings(
+        replicas=replicas,
+        rules=Rules(policy_named(arguments.policy), seed=arguments.seed),
+        policy_name=_without_parameters(arguments.policy),
+        host=host,
+        port=port,
+        log_path=arguments.decision_log,
+    )
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
+        raise InputError(f"--listen {text}: expected HOST:PORT with a port in 0..{MAX_PORT}")
+    return host.strip("[]") or DEFAULT_HOST, int(port)
+
+
+def _without_parameters(text: str) -> str:
+    """The policy's name as it can be found again from any folder."""
+    head, *rest = text.split(":")
+    return f"{Path(head).resolve()}:{rest[0]}" if head.endswith(".py") else head

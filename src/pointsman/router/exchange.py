@@ -1,0 +1,107 @@
+"""One request through the router.
+
+client.py    bytes -> ClientRequest
+exchange.py  this file: what happens to it, in order
+prompt.py    ClientRequest -> Question
+dispatch/dispatcher.py   Question -> Ticket: the policy's choice, accounted and logged
+upstream.py  request to the replica;  relay.py  its answer to the client
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pointsman.core.errors import InputError
+from pointsman.dispatch.dispatcher import Dispatcher, Ticket
+from pointsman.router.answers import refusal, report
+from pointsman.router.client import ClientConnection
+from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes
+from pointsman.router.prompt import QuestionReader, request_id_of
+from pointsman.router.relay import Relay, Stamp
+from pointsman.router.upstream import Pool, ReplicaAddress, ReplicaError
+
+HEALTH = "/health"
+
+_OURS = frozenset((b"host", b"content-length", b"expect", b"x-request-id"))
+
+
+class Exchange:
+    """Serves requests: one choice each, forwarded, streamed back and accounted."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, pools: Sequence[Pool], reader: QuestionReader
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._pools = pools
+        self._reader = reader
+
+    async def serve(self, request: ClientRequest, client: ClientConnection) -> None:
+        """Answer one request, whatever becomes of it."""
+        if request.path == HEALTH:
+            client.answer(request, report(self._health()), [])
+            return
+        try:
+            request_id = request_id_of(request)
+            question = self._reader.question(request, request_id)
+        except InputError as error:
+            client.answer(request, refusal(400, str(error), "invalid_body"), [])
+            return
+        ticket = self._dispatcher.choose(question)
+        stamp = Stamp(self._headers(ticket, request_id), self._dispatcher.clock_ms)
+        relay = Relay(client, request, stamp)
+        try:
+            await self._forward(request, request_id, relay, ticket.replica, client)
+            relay.finish()
+        except ReplicaError as error:
+            relay.fail(error)
+        finally:  # also where the client has left
+            ticket.end(relay.ending())
+
+    async def _forward(
+        self,
+        request: ClientRequest,
+        request_id: str,
+        relay: Relay,
+        replica: int,
+        client: ClientConnection,
+    ) -> None:
+        pool = self._pools[replica]
+        upstream = await pool.acquire()
+        client.attach(upstream)
+        try:
+            data = request_bytes(request, request_id, pool.address)
+            await upstream.exchange(data, relay, bodiless=request.method == b"HEAD")
+        finally:
+            client.attach(None)
+            pool.release(upstream)
+
+    def _headers(self, ticket: Ticket, request_id: str) -> Headers:
+        return [
+            (b"x-pointsman-replica", self._pools[ticket.replica].address.url.encode()),
+            (b"x-pointsman-policy", self._dispatcher.rules.policy.label.encode()),
+            (b"x-pointsman-reason", ticket.reason.encode()),
+            (b"x-pointsman-expected-wait-ms", b"%.3f" % ticket.expected_wait_ms),
+            (b"x-pointsman-request-id", request_id.encode()),
+        ]
+
+    def _health(self) -> dict[str, object]:
+        ledger = self._dispatcher.ledger
+        return {
+            "status": "ok",
+            "policy": self._dispatcher.rules.policy.label,
+            "replicas": [
+                {"url": pool.address.url, "in_flight": int(count), "connects": pool.connects}
+                for pool, count in zip(self._pools, ledger.requests, strict=True)
+            ],
+        }
+
+
+def request_bytes(request: ClientRequest, request_id: str, address: ReplicaAddress) -> bytes:
+    """The request as the replica gets it: the same body, our framing."""
+    headers = forwarded(request.headers, _OURS)
+    headers.append((b"host", address.authority))
+    headers.append((b"x-request-id", request_id.encode("ascii")))
+    if request.body or request.method in (b"POST", b"PUT", b"PATCH"):
+        headers.append((b"content-length", b"%d" % len(request.body)))
+    target = address.base + request.origin_form
+    return head_bytes(request.method + b" " + target + b" HTTP/1.1", headers) + request.body

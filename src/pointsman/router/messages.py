@@ -1,0 +1,90 @@
+"""HTTP messages as they pass through, and which of their headers do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+Headers = list[tuple[bytes, bytes]]  # names in lower case, in the order of arrival
+
+# A connection's own affairs. Source: RFC 9110, section 7.6.1.
+HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"http2-settings",
+    )
+)
+
+
+@dataclass(slots=True)
+class ClientRequest:
+    """A whole request. ``keep_alive``: the client allows another one on its connection."""
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    body: bytes
+    keep_alive: bool
+    http_1_1: bool
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.origin_form.partition(b"?")[0].decode("latin-1")
+
+    @property
+    def origin_form(self) -> bytes:
+        """The target as a server expects it: without scheme and host."""
+        if self.target.startswith((b"/", b"*")):
+            return self.target
+        parts = urlsplit(self.target.decode("latin-1"))
+        query = f"?{parts.query}" if parts.query else ""
+        return f"{parts.path or '/'}{query}".encode("latin-1")
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value of a header; None where it is absent or empty."""
+        return header_of(self.headers, name)
+
+
+@dataclass(slots=True)
+class ResponseHead:
+    """Status line and headers of a replica's answer."""
+
+    status: int
+    phrase: bytes
+    headers: Headers
+
+
+def header_of(headers: Headers, name: bytes) -> bytes | None:
+    """The first value of a header; None where it is absent or empty."""
+    for key, value in headers:
+        if key == name and value:
+            return value
+    return None
+
+
+def forwarded(headers: Headers, dropped: frozenset[bytes]) -> Headers:
+    """The headers without a connection's own, those it names, and those in ``dropped``."""
+    named = {
+        item.strip().lower()
+        for key, value in headers
+        if key == b"connection"
+        for item in value.split(b",")
+    }
+    left_out = HOP_BY_HOP | dropped | named
+    return [(key, value) for key, value in headers if key not in left_out]
+
+
+def head_bytes(start_line: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A message's head on the wire."""
+    lines = [start_line, *(key + b": " + value for key, value in headers), b"", b""]
+    return b"\r\n".join(lines)

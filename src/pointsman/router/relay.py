@@ -1,0 +1,121 @@
+"""An answer on its way from a replica to a client, byte for byte, and the account of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pointsman.dispatch.dispatcher import Ending
+from pointsman.dispatch.record import CANCELLED, ERROR, OK, TRUNCATED
+from pointsman.router.answers import error_event, failure, status_line
+from pointsman.router.client import ClientConnection
+from pointsman.router.messages import (
+    ClientRequest,
+    Headers,
+    ResponseHead,
+    forwarded,
+    head_bytes,
+    header_of,
+)
+from pointsman.router.prompt import CHAT, COMPLETIONS
+from pointsman.router.upstream import ReplicaError
+from pointsman.router.usage import ResponseTap
+
+EVENT_STREAM = b"text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the router adds to an answer, and the clock that it is accounted with."""
+
+    headers: Headers
+    clock_ms: Callable[[], float]
+
+
+class Relay:
+    """The Sink of one exchange. The body's bytes are not changed, only how they are framed."""
+
+    def __init__(self, client: ClientConnection, request: ClientRequest, stamp: Stamp) -> None:
+        self._client = client
+        self._request = request
+        self._stamp = stamp
+        self._tap = ResponseTap(stream=False)
+        self._is_stream = False
+        self._is_chunked = False
+        self._ends_by_closing = False
+        self._status = CANCELLED
+        self._http_status: int | None = None
+        self._first_token_ms: float | None = None
+        self._body_bytes = 0
+        self._error: str | None = None
+
+    def begin(self, head: ResponseHead) -> None:
+        """Send the head on, with our headers."""
+        kind = header_of(head.headers, b"content-type") or b""
+        self._is_stream = kind.lower().startswith(EVENT_STREAM)
+        self._tap = ResponseTap(stream=self._is_stream)
+        self._http_status = head.status
+        ours = frozenset(name for name, _ in self._stamp.headers)
+        headers = forwarded(head.headers, ours) + self._stamp.headers + self._framing(head)
+        self._client.write(head_bytes(status_line(head.status, head.phrase), headers))
+
+    def body(self, piece: bytes) -> None:
+        """Send a piece of the body on."""
+        self._body_bytes += len(piece)
+        self._tap.feed(piece)
+        if self._tap.saw_token and self._first_token_ms is None:
+            self._first_token_ms = self._stamp.clock_ms()
+        self._send(piece)
+
+    def finish(self) -> None:
+        """The answer has ended as HTTP says it ends; it may be the replica's own error."""
+        if self._ends_by_closing and self._is_stream and not self._tap.is_done:
+            self.fail(ReplicaError("the replica closed the connection", "replica_lost"))
+            return
+        if self._is_chunked:
+            self._client.write(b"0\r\n\r\n")
+        self._status = OK if self._http_status is not None and self._http_status < 400 else ERROR
+
+    def fail(self, error: ReplicaError) -> None:
+        """The replica was lost: say so, as far as that can still be said."""
+        self._error = error.code
+        if self._http_status is None:
+            self._status, self._http_status = ERROR, 502
+            self._client.answer(
+                self._request, failure(502, str(error), error.code), self._stamp.headers
+            )
+            return
+        self._status = TRUNCATED
+        if self._is_stream:
+            apart = b"" if self._tap.ends_an_event else b"\n\n"
+            self._send(apart + error_event(f"{error}; the answer is incomplete", error.code))
+        self._client.close()  # without the end that a whole answer has
+
+    def ending(self) -> Ending:
+        """The account; ``cancelled`` where neither ``finish`` nor ``fail`` was called."""
+        return Ending(
+            status=self._status,
+            http_status=self._http_status,
+            first_token_ms=self._first_token_ms,
+            usage=self._tap.usage(),
+            response_bytes=self._body_bytes,
+            error=self._error,
+        )
+
+    def _framing(self, head: ResponseHead) -> Headers:
+        """How the client will know where the body ends; a length is among the head's headers."""
+        bodiless = self._request.method == b"HEAD" or head.status in (204, 304)
+        sized = bodiless or header_of(head.headers, b"content-length") is not None
+        coded = header_of(head.headers, b"transfer-encoding") is not None
+        is_openai = self._request.path in (CHAT, COMPLETIONS)
+        self._ends_by_closing = is_openai and not (sized or coded)
+        self._is_chunked = not sized and self._request.http_1_1
+        framing = [(b"transfer-encoding", b"chunked")] if self._is_chunked else []
+        if self._client.closes_after(self._request, unsized=not (sized or self._is_chunked)):
+            framing.append((b"connection", b"close"))
+        return framing
+
+    def _send(self, piece: bytes) -> None:
+        if self._is_chunked:
+            piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+        self._client.write(piece)

@@ -1,0 +1,173 @@
+"""The router as a process: starts, listens, and stops with its log complete."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import uvloop
+
+from pointsman.core.errors import InputError, MachineError
+from pointsman.dispatch.dispatcher import Dispatcher, Question, Rules
+from pointsman.dispatch.log_file import DecisionLog
+from pointsman.dispatch.prefix_index import Chain
+from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
+from pointsman.policies.policy import READABLE
+from pointsman.router.client import ClientConnection
+from pointsman.router.exchange import Exchange
+from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
+from pointsman.router.upstream import Pool, ReplicaAddress
+
+FLUSH_S = 0.5
+DRAIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RouterSettings:
+    """What a router is started with. ``policy_name`` is how the log names the policy."""
+
+    replicas: Sequence[ReplicaAddress]
+    rules: Rules
+    policy_name: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    log_path: Path | None = None
+
+
+class Router:
+    """One router on the running event loop."""
+
+    def __init__(self, settings: RouterSettings) -> None:
+        """Compile, open the log and make ready to choose.
+
+        Raises InputError where the log holds something, MachineError where it cannot be written.
+        """
+        if not settings.replicas:
+            raise InputError("router: no replicas; expected at least one")
+        compile_for(settings.rules)
+        started_s = time.monotonic()
+        self._log = DecisionLog(settings.log_path, head_of(settings)) if settings.log_path else None
+        self.dispatcher = Dispatcher(
+            settings.rules,
+            len(settings.replicas),
+            lambda: (time.monotonic() - started_s) * 1000.0,
+            self._log,
+        )
+        self.pools = [Pool(address) for address in settings.replicas]
+        reader = QuestionReader(session_key=os.urandom(16))
+        self._exchange = Exchange(self.dispatcher, self.pools, reader)
+        self._connections: set[ClientConnection] = set()
+        self._server: asyncio.Server | None = None
+        self._flusher: asyncio.TimerHandle | None = None
+
+    async def start(self, listener: socket.socket) -> None:
+        """Serve whoever connects to the listener."""
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: ClientConnection(self._exchange.serve, self._connections), sock=listener
+        )
+        self._flush()
+
+    async def stop(self, drain_s: float = DRAIN_S) -> None:
+        """Accept no more, let what is in flight end for a while, then cut it off."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close_when_idle()
+        await self._wait_for_clients(drain_s)
+        for connection in list(self._connections):
+            connection.abort()
+        await self._wait_for_clients(drain_s=1.0)
+        for pool in self.pools:
+            pool.close()
+        if self._flusher is not None:
+            self._flusher.cancel()
+        if self._log is not None:
+            self._log.close()
+
+    async def _wait_for_clients(self, drain_s: float) -> None:
+        deadline_s = time.monotonic() + drain_s
+        while self._connections or self.dispatcher.ledger.in_flight:
+            if time.monotonic() > deadline_s:
+                return
+            await asyncio.sleep(0.01)
+
+    def _flush(self) -> None:
+        if self._log is not None:
+            self._log.flush()
+            self._flusher = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
+
+
+def head_of(settings: RouterSettings) -> LogHead:
+    """The first line of the router's log."""
+    policy = settings.rules.policy
+    return LogHead(
+        schema=SCHEMA,
+        version=VERSION,
+        pointsman=version("pointsman"),
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        policy=settings.policy_name,
+        parameters=dict(policy.parameters),
+        reads=sorted(policy.reads),
+        signals=list(READABLE),
+        replicas=[address.url for address in settings.replicas],
+        seed=settings.rules.seed,
+        block_tokens=BLOCK_TOKENS,
+        costs=settings.rules.costs,
+    )
+
+
+def compile_for(rules: Rules) -> None:
+    """Compile all that a choice runs, so that no request waits for it.
+
+    Raises InputError for a policy that chooses what is not there.
+    """
+    rehearsal = Dispatcher(rules, 1, lambda: 0.0, None)
+    rehearsal.choose(Question("rehearsal", chain=Chain([1], BLOCK_TOKENS)))
+
+
+def listener_on(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one. Raises MachineError where it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise MachineError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def run(settings: RouterSettings, announce: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; ``announce`` gets the address once connections are taken."""
+    listener = listener_on(settings.host, settings.port)
+    with listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve_until_told(settings, listener, announce))
+
+
+async def _serve_until_told(
+    settings: RouterSettings, listener: socket.socket, announce: Callable[[str], None]
+) -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    router = Router(settings)
+    await router.start(listener)
+    host, port = listener.getsockname()[:2]
+    announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    await told.wait()
+    await router.stop()

@@ -1,0 +1,284 @@
+"""Connections to one replica: kept, used again, and given up.
+
+A connection carries one exchange at a time. It goes back to the pool only if the answer ended
+where HTTP says it ends and both sides keep it open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+from pointsman.core.errors import InputError, MachineError
+from pointsman.router.messages import Headers, ResponseHead, header_of
+
+CONNECT_TIMEOUT_S = 5.0
+# llama.cpp and uvicorn close a connection that was idle for 5 s; do not race them.
+IDLE_LIMIT_S = 4.0
+
+
+class ReplicaError(MachineError):
+    """The replica did not answer, or stopped within its answer."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAddress:
+    """Where a replica listens; ``base`` goes before every path."""
+
+    url: str
+    host: str
+    port: int
+    base: bytes = b""
+
+    @property
+    def authority(self) -> bytes:
+        """The value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}".encode("ascii")
+
+
+def replica_address(url: str) -> ReplicaAddress:
+    """Read ``http://HOST[:PORT][/BASE]``. Raises InputError for anything else."""
+    wrong = InputError(f"--replica {url}: is no address; expected http://HOST:PORT")
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 80
+        base = parts.path.rstrip("/").encode("ascii")
+        host = (parts.hostname or "").encode("ascii").decode("ascii")
+    except ValueError:
+        raise wrong from None
+    if parts.scheme != "http" or not host or parts.username or parts.query or parts.fragment:
+        raise wrong
+    return ReplicaAddress(url.rstrip("/"), host, port, base)
+
+
+class Sink(Protocol):
+    """Who receives an answer while it comes in."""
+
+    def begin(self, head: ResponseHead) -> None:
+        """Take the head."""
+
+    def body(self, piece: bytes) -> None:
+        """Take the body bytes of one read."""
+
+
+class Upstream(asyncio.Protocol):
+    """One connection to a replica."""
+
+    _headers: Headers
+    _pieces: list[bytes]
+    _complete: bool
+
+    def __init__(self, address: ReplicaAddress) -> None:
+        self.idle_since_s = 0.0
+        self._address = address
+        self._transport: asyncio.Transport | None = None
+        self._sink: Sink | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._reusable = True
+        self._bodiless = False
+        self._is_paused = False
+
+    def exchange(self, request: bytes, sink: Sink, *, bodiless: bool) -> asyncio.Future[None]:
+        """Send a request; the future is done when its answer has ended.
+
+        ``bodiless``: the answer has no body whatever its head says (HEAD). The future fails with
+        ReplicaError.
+        """
+        assert self._sink is None, "one exchange at a time"
+        self._sink = sink
+        self._bodiless = bodiless
+        self._ended = asyncio.get_running_loop().create_future()
+        self._reset()
+        if self._transport is None or self._transport.is_closing():
+            self._lose("closed the connection before the request", "replica_lost")
+        else:
+            self._transport.write(request)
+        return self._ended
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the next exchange may use this connection."""
+        transport = self._transport
+        return (
+            self._reusable
+            and self._sink is None
+            and transport is not None
+            and not transport.is_closing()
+            and transport.get_write_buffer_size() == 0
+        )
+
+    def abort(self) -> None:
+        """Give the connection up at once; the replica sees its client leave."""
+        self._sink = None
+        self._reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause(self) -> None:
+        """Read no more until ``resume``: the client is slow."""
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came in, and pass the body on in one piece."""
+        if self._sink is None:
+            self.abort()  # nobody asked
+            return
+        self._pieces = []
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._reusable = False
+            self._pass_on()
+            if not self._complete:
+                self._lose("sent what is not HTTP", "replica_protocol")
+        else:
+            self._pass_on()
+        if self._complete:
+            self._finish()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the exchange, well where the answer runs until the end of the connection."""
+        self._reusable = False
+        if self._sink is None:
+            return
+        if self._until_close and error is None:
+            self._finish()
+        else:
+            self._lose("closed the connection", "replica_lost")
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """An answer; a second one, that nobody asked for, makes the connection suspect."""
+        if self._complete:
+            self._reusable = False
+
+    def on_status(self, phrase: bytes) -> None:
+        """Keep the phrase."""
+        self._phrase = phrase
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; a trailer, which comes after the head, is dropped."""
+        if not self._begun:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Begin the answer, unless it is an interim one."""
+        status = self._parser.get_status_code()
+        if status < 200 or self._complete or self._sink is None:
+            return
+        self._begun = True
+        bodiless = self._bodiless or status in (204, 304)
+        coded = header_of(self._headers, b"transfer-encoding")
+        length = header_of(self._headers, b"content-length")
+        self._until_close = not bodiless and coded is None and length is None
+        self._sink.begin(ResponseHead(status, self._phrase, self._headers))
+        if self._bodiless and status not in (204, 304):
+            self._complete = True  # the parser would wait for a body: use it no more
+            self._reusable = False
+
+    def on_body(self, piece: bytes) -> None:
+        """Collect; one read may bring many pieces."""
+        if not (self._bodiless or self._complete):
+            self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        """Note the end, and whether the connection outlives it: later the parser forgets."""
+        if self._complete:
+            return
+        if not self._begun:
+            self._phrase, self._headers = b"", []  # an interim answer; the real one follows
+            return
+        self._complete = True
+        self._reusable = self._reusable and self._parser.should_keep_alive()
+
+    def _reset(self) -> None:
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._phrase = b""
+        self._headers = []
+        self._pieces = []
+        self._begun = False
+        self._complete = False
+        self._until_close = False
+
+    def _pass_on(self) -> None:
+        if self._pieces and self._sink is not None:
+            self._sink.body(b"".join(self._pieces))
+
+    def _finish(self) -> None:
+        self._sink = None
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def _lose(self, what: str, code: str) -> None:
+        self.abort()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(ReplicaError(f"replica {self._address.url} {what}", code))
+
+
+class Pool:
+    """The connections to one replica: as many as requests in flight, the last used one first."""
+
+    def __init__(self, address: ReplicaAddress) -> None:
+        self.address = address
+        self.connects = 0
+        self._idle: list[Upstream] = []
+
+    async def acquire(self) -> Upstream:
+        """A connection for one exchange. Raises ReplicaError where none can be made."""
+        loop = asyncio.get_running_loop()
+        oldest_s = loop.time() - IDLE_LIMIT_S
+        while self._idle:
+            upstream = self._idle.pop()
+            if upstream.reusable and upstream.idle_since_s >= oldest_s:
+                return upstream
+            upstream.abort()
+        self.connects += 1
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, made = await loop.create_connection(
+                    lambda: Upstream(self.address), self.address.host, self.address.port
+                )
+        except OSError as error:  # TimeoutError is one
+            what = error.strerror or "does not answer"
+            raise ReplicaError(
+                f"replica {self.address.url} cannot be reached: {what}", "replica_unreachable"
+            ) from error
+        return made
+
+    def release(self, upstream: Upstream) -> None:
+        """Take a connection back; one in the middle of an exchange is given up."""
+        upstream.resume()
+        if upstream.reusable:
+            upstream.idle_since_s = asyncio.get_running_loop().time()
+            self._idle.append(upstream)
+        else:
+            upstream.abort()
+
+    def close(self) -> None:
+        """Give up the idle connections."""
+        while self._idle:
+            self._idle.pop().abort()

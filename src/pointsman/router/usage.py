@@ -1,0 +1,110 @@
+"""Reads token counts out of an answer that passes by, without holding it up.
+
+Both placements of ``usage`` are read: on the last chunk with choices, and on a chunk without
+(source: streams of llama.cpp and vLLM). Where it is missing, llama.cpp's ``timings`` serve.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+import msgspec
+
+from pointsman.dispatch.record import NO_USAGE, Usage
+
+JSON_LIMIT_BYTES = 1 << 20  # of a whole answer; a longer one is not read
+TAIL_BYTES = 1 << 14  # of a stream; its counts stand at its end
+
+# A generated token of any channel; a chunk with only a role, or with empty text, is none.
+_TOKEN = re.compile(rb'"(?:content|text|reasoning_content|reasoning|arguments)"\s*:\s*"[^"]')
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Counts(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Timings(msgspec.Struct):
+    cache_n: int | None = None
+    prompt_n: int | None = None  # without the cached ones
+    predicted_n: int | None = None
+
+
+class _Counted(msgspec.Struct):
+    usage: _Counts | None = None
+    timings: _Timings | None = None
+
+
+_COUNTED = msgspec.json.Decoder(_Counted)
+
+
+class ResponseTap:
+    """Sees an answer's body piece by piece; ``stream`` says that it is server-sent events."""
+
+    def __init__(self, *, stream: bool) -> None:
+        self.saw_token = False
+        self._stream = stream
+        self._limit = TAIL_BYTES if stream else JSON_LIMIT_BYTES
+        self._pieces: deque[bytes] = deque()
+        self._kept_bytes = 0
+        self._is_cut = False
+
+    def feed(self, piece: bytes) -> None:
+        """Look at the next piece."""
+        if self._stream and not self.saw_token:
+            self.saw_token = _TOKEN.search(piece) is not None
+        self._pieces.append(piece)
+        self._kept_bytes += len(piece)
+        while self._kept_bytes > self._limit and len(self._pieces) > 1:
+            self._kept_bytes -= len(self._pieces.popleft())
+            self._is_cut = True
+
+    @property
+    def ends_an_event(self) -> bool:
+        """Whether the stream stands between two events."""
+        end = self._end
+        return not end or end.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the stream has said ``[DONE]``."""
+        return b"data: [DONE]" in self._end or b"data:[DONE]" in self._end
+
+    @property
+    def _end(self) -> bytes:
+        return b"".join(self._pieces)[-64:]
+
+    def usage(self) -> Usage:
+        """The counts, once the answer has ended; unknown where it gave none."""
+        body = b"".join(self._pieces)
+        if not self._stream:
+            return NO_USAGE if self._is_cut else _usage_of(body)
+        for line in reversed(body.splitlines()):
+            if line.startswith(b"data:") and (b'"usage"' in line or b'"timings"' in line):
+                found = _usage_of(line[5:])
+                if found != NO_USAGE:
+                    return found
+        return NO_USAGE
+
+
+def _usage_of(text: bytes) -> Usage:
+    try:
+        counted = _COUNTED.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return NO_USAGE  # not an answer that we know
+    if counted.usage is not None:
+        details = counted.usage.prompt_tokens_details or _Details()
+        cached = details.cached_tokens
+        if cached is None and counted.timings is not None:
+            cached = counted.timings.cache_n
+        return Usage(counted.usage.prompt_tokens, counted.usage.completion_tokens, cached)
+    timings = counted.timings
+    if timings is None or timings.prompt_n is None:
+        return NO_USAGE
+    return Usage(timings.prompt_n + (timings.cache_n or 0), timings.predicted_n, timings.cache_n)
