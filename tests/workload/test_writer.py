@@ -2,29 +2,18 @@ from __future__ import annotations
 
 import gzip
 import tempfile
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from tests.strategies import workloads
+from tests.workload.equality import assert_equal
 
 from pointsman.core.errors import InputError, MachineError
 from pointsman.workload.formats import read_workload
 from pointsman.workload.workload import Workload, workload_of_columns
 from pointsman.workload.writer import write_workload
-
-
-def assert_equal(left: Workload, right: Workload) -> None:
-    for field in fields(Workload):
-        if field.name == "source":
-            continue
-        one, other = getattr(left, field.name), getattr(right, field.name)
-        if isinstance(one, np.ndarray):
-            np.testing.assert_array_equal(one, other, err_msg=field.name)
-        else:
-            assert one == other, field.name
 
 
 def written_and_read(workload: Workload, suffix: str = "") -> Workload:

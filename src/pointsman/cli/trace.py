@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pointsman.cli.options import add_reading, add_seed, read_options, read_trace, say
 
 if TYPE_CHECKING:
     from pointsman.workload.arrivals import Arrivals
     from pointsman.workload.distributions import Distribution
     from pointsman.workload.generate import Conversations, SystemPrompts, Traffic
-    from pointsman.workload.reading import ReadOptions
     from pointsman.workload.statistics import PrefixReuse, Summary, TraceStatistics
     from pointsman.workload.workload import Workload
 
 NAME = "trace"
 HELP = "Look into a request trace, convert one to Pointsman's format, or generate one."
 
-FORMAT_NAMES = ("pointsman", "mooncake", "azure")
-# Smaller files are read before a progress bar could be seen.
-_PROGRESS_FROM_BYTES = 20_000_000
 _WIDTH = 100
 _SPEC_WANTED = "a number or KIND:name=value,..."
 _SPEC_HELP = (
@@ -52,8 +47,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _add_info(actions: Any) -> None:
     text = "Say what is in a trace: traffic, lengths, sessions, prefix reuse."
     info = actions.add_parser("info", help=text, description=text)
-    _add_reading(info)
-    info.add_argument("--format", choices=("table", "json"), default="table", help="of the output")
+    add_reading(info)
+    add_seed(info)
+    info.add_argument(
+        "--format",
+        choices=("table", "json"),
+        help="of the output (default: table, or json where FILE of --output ends in .json)",
+    )
     info.add_argument("--output", type=Path, metavar="FILE", help="write there, not to stdout")
     info.set_defaults(act=_info)
 
@@ -61,7 +61,8 @@ def _add_info(actions: Any) -> None:
 def _add_convert(actions: Any) -> None:
     text = "Write any trace, or a decision log, as JSON Lines in Pointsman's format."
     convert = actions.add_parser("convert", help=text, description=text)
-    _add_reading(convert)
+    add_reading(convert)
+    add_seed(convert)
     convert.add_argument(
         "--output", type=Path, required=True, metavar="FILE", help="OUT.jsonl, also .gz or .zst"
     )
@@ -71,34 +72,11 @@ def _add_convert(actions: Any) -> None:
     convert.set_defaults(act=_convert)
 
 
-def _add_reading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a trace, also .gz or .zst; - is stdin")
-    parser.add_argument(
-        "--format-in", choices=FORMAT_NAMES, help="default: recognised by content", metavar="NAME"
-    )
-    parser.add_argument(
-        "--block-size", type=int, metavar="TOKENS", help="tokens a block id stands for"
-    )
-    parser.add_argument(
-        "--time-unit", choices=("ms", "s"), help="of a mooncake trace's timestamp (default: ms)"
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N requests")
-    parser.add_argument(
-        "--skip-bad", action="store_true", help="leave bad lines out and say how many"
-    )
-    parser.add_argument(
-        "--spread-arrivals",
-        action="store_true",
-        help="spread arrivals inside the trace's step of time",
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the spread (0)")
-
-
 def _add_generate(actions: Any) -> None:
     text = "Generate a workload from one seed."
     parser = actions.add_parser("generate", help=text, description=text, epilog=_SPEC_HELP)
     parser.add_argument("--requests", type=int, required=True, metavar="N")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
+    add_seed(parser)
     parser.add_argument(
         "--output", type=Path, required=True, metavar="FILE", help="OUT.jsonl, also .gz or .zst"
     )
@@ -143,8 +121,10 @@ def _add_prefixes(group: Any) -> None:
 def _info(arguments: argparse.Namespace) -> int:
     from pointsman.workload.statistics import statistics_of
 
-    statistics = statistics_of(_read(arguments))
-    text = _json(statistics) if arguments.format == "json" else _table(statistics)
+    statistics = statistics_of(read_trace(arguments))
+    written_as_json = arguments.output is not None and arguments.output.suffix == ".json"
+    form = arguments.format or ("json" if written_as_json else "table")
+    text = _json(statistics) if form == "json" else _table(statistics)
     if arguments.output is None:
         sys.stdout.write(text)
         return 0
@@ -163,7 +143,7 @@ def _convert(arguments: argparse.Namespace) -> int:
     if arguments.file != STANDARD_INPUT and is_decision_log(arguments.file):
         workload = _workload_of_log(arguments)
     else:
-        workload = _read(arguments)
+        workload = read_trace(arguments)
     if arguments.rate_scale is not None:
         workload = with_rate_scaled(workload, arguments.rate_scale)
     return _write(workload, arguments.output)
@@ -174,7 +154,7 @@ def _workload_of_log(arguments: argparse.Namespace) -> Workload:
     from pointsman.replay.workload import workload_of_log
     from pointsman.workload.reading import ReadOptions
 
-    if _options(arguments) != ReadOptions():
+    if read_options(arguments) != ReadOptions():
         raise InputError(
             f"{arguments.file}: a decision log; expected none of the flags that say how to read"
             " a trace"
@@ -193,53 +173,15 @@ def _generate(arguments: argparse.Namespace) -> int:
     return _write(workload, arguments.output)
 
 
-def _options(arguments: argparse.Namespace) -> ReadOptions:
-    from pointsman.workload.reading import ReadOptions
-
-    return ReadOptions(
-        format=arguments.format_in,
-        skip_bad=arguments.skip_bad,
-        limit=arguments.limit,
-        block_size_tokens=arguments.block_size,
-        time_unit=arguments.time_unit,
-        spread_seed=arguments.seed if arguments.spread_arrivals else None,
-    )
-
-
-def _read(arguments: argparse.Namespace) -> Workload:
-    from pointsman.workload.formats import read_workload
-
-    options = _options(arguments)
-    with _progress(arguments.file) as on_bytes:
-        return read_workload(arguments.file, replace(options, on_bytes=on_bytes))
-
-
-@contextmanager
-def _progress(path: str) -> Iterator[Callable[[int], None] | None]:
-    """Show on a terminal how far a large file has been read."""
-    size_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
-    if size_bytes < _PROGRESS_FROM_BYTES or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"reading {os.path.basename(path)}", total=size_bytes)
-        yield lambda read_bytes: progress.advance(task, read_bytes)
-
-
 def _write(workload: Workload, path: Path) -> int:
     from pointsman.workload.writer import write_workload
 
     write_workload(workload, path)
     source = workload.source
     notes = [f"wrote {len(workload):,} requests to {path}"]
-    if source.skipped_lines:
-        notes.append(f"{source.skipped_lines:,} bad lines left out")
     if source.out_of_order:
         notes.append(f"{source.out_of_order:,} rows were out of order and are sorted")
-    print("; ".join(notes), file=sys.stderr)
+    say("; ".join(notes))
     return 0
 
 

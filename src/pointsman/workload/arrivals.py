@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pointsman.core.errors import InputError, wrong_value
+from pointsman.workload.reading import MAX_TIME_MS
 from pointsman.workload.workload import Floats, Workload
 
 
@@ -95,9 +96,13 @@ def with_rate_scaled(workload: Workload, factor: float) -> Workload:
     """The same requests at ``factor`` times their rate: every arrival time divided by it."""
     if not 0.0 < factor < math.inf:
         raise wrong_value("workload", "rate scale", factor, "a number > 0")
-    arrival_ms = workload.arrival_ms / factor
-    if not np.all(np.isfinite(arrival_ms)):
-        raise InputError(f"workload: arrivals overflow at a rate scale of {factor:g}")
+    with np.errstate(over="ignore"):
+        arrival_ms = workload.arrival_ms / factor
+    if np.any(arrival_ms > MAX_TIME_MS):
+        raise InputError(
+            f"workload: arrivals beyond {MAX_TIME_MS:g} ms at a rate scale of {factor:g};"
+            " expected a larger one"
+        )
     return replace(workload, arrival_ms=arrival_ms)
 
 

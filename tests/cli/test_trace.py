@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pointsman.cli.main import main
+from pointsman.workload.formats import read_workload
+
+ROWS = (
+    '{"request_id": "b", "arrival_ms": 2000, "prompt_tokens": 30, "output_tokens": 4}\n'
+    '{"request_id": "a", "arrival_ms": 0, "prompt_tokens": 10, "output_tokens": 2}\n'
+)
+BAD = '{"request_id": "c", "arrival_ms": -1, "service_ms": 1}\n'
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text(ROWS)
+    return path
+
+
+def test_info_prints_json_and_nothing_else(trace, capsys):
+    assert main(["trace", "info", str(trace), "--format", "json"]) == 0
+    statistics = json.loads(capsys.readouterr().out)
+    assert statistics["requests"] == 2
+    assert statistics["out_of_order_rows"] == 1
+    assert statistics["mean_rate_rps"] == 0.5
+    assert statistics["prompt_tokens"]["mean"] == 20
+
+
+def test_info_prints_a_table_without_colour_when_piped(trace, capsys):
+    assert main(["trace", "info", str(trace)]) == 0
+    text = capsys.readouterr().out
+    assert "requests           2\n" in text
+    assert "rows out of order  1 (sorted)\n" in text
+    assert "\x1b" not in text
+
+
+def test_info_writes_a_file_in_place_of_stdout(trace, tmp_path, capsys):
+    assert main(["trace", "info", str(trace), "--output", str(tmp_path / "i.json")]) == 0
+    assert capsys.readouterr().out == ""
+    assert json.loads((tmp_path / "i.json").read_text())["requests"] == 2
+
+
+def test_a_bad_line_stops_with_the_input_exit_code(trace, capsys):
+    trace.write_text(ROWS + BAD)
+    assert main(["trace", "info", str(trace)]) == 2
+    assert f"{trace} line 3: arrival_ms is -1; expected" in capsys.readouterr().err
+
+
+def test_bad_lines_that_are_left_out_are_reported(trace, tmp_path, capsys):
+    trace.write_text(ROWS + BAD)
+    out = str(tmp_path / "o.jsonl")
+    assert main(["trace", "convert", str(trace), "--skip-bad", "--output", out]) == 0
+    errors = capsys.readouterr().err
+    assert "1 bad lines left out" in errors
+    assert "wrote 2 requests" in errors
+
+
+def test_convert_scales_the_rate_and_compresses_by_the_suffix(trace, tmp_path):
+    out = tmp_path / "o.jsonl.zst"
+    arguments = ["trace", "convert", str(trace), "--rate-scale", "4", "--output", str(out)]
+    assert main(arguments) == 0
+    assert read_workload(out).arrival_ms.tolist() == [0.0, 500.0]
+
+
+def test_convert_takes_the_first_rows(trace, tmp_path):
+    out = tmp_path / "o.jsonl"
+    assert main(["trace", "convert", str(trace), "--limit", "1", "--output", str(out)]) == 0
+    assert read_workload(out).names.requests == ("b",)
+
+
+def test_convert_spreads_stepped_arrivals_from_a_seed(tmp_path):
+    stepped = tmp_path / "m.jsonl"
+    row = '{"timestamp": %d, "input_length": 5, "output_length": 1}\n'
+    stepped.write_text("".join(row % (3000 * (i // 2)) for i in range(10)))
+    arguments = ["trace", "convert", str(stepped), "--spread-arrivals", "--seed"]
+    outs = [tmp_path / f"{i}.jsonl" for i in range(3)]
+    for seed, out in zip(("1", "1", "2"), outs, strict=True):
+        assert main([*arguments, seed, "--output", str(out)]) == 0
+    same, again, other = (out.read_bytes() for out in outs)
+    assert same == again != other
+    assert len(set(read_workload(outs[0]).arrival_ms)) == 10
+
+
+def test_generate_writes_what_its_flags_say(tmp_path, capsys):
+    out = tmp_path / "g.jsonl.gz"
+    flags = (
+        "--requests 40 --seed 2 --rate-rps 5 --burstiness 0.5 --prompt-tokens 50"
+        " --output-tokens uniform:min=1,max=9 --turns geometric:mean=3 --think-time-ms 1000"
+        " --system-prompts 2 --system-prompt-tokens 32 --zipf-exponent 1.2 --block-size 16"
+        " --max-prompt-tokens 300"
+    )
+    assert main(["trace", "generate", *flags.split(), "--output", str(out)]) == 0
+    workload = read_workload(out)
+    assert len(workload) == 40
+    assert workload.prompt_tokens.min() == 82
+    assert capsys.readouterr().out == ""
+
+
+def test_generate_draws_arrivals_and_lengths_from_a_trace(trace, tmp_path):
+    out = tmp_path / "g.jsonl"
+    flags = ["--requests", "2", "--arrivals-of", str(trace), "--lengths-of", str(trace)]
+    assert main(["trace", "generate", *flags, "--output", str(out)]) == 0
+    workload = read_workload(out)
+    assert workload.arrival_ms.tolist() == [0.0, 2000.0]
+    assert set(workload.prompt_tokens) <= {10, 30}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--prompt-tokens 1 --output-tokens 1", "expected --rate-rps or --arrivals-of"),
+        ("--rate-rps 0 --prompt-tokens 1 --output-tokens 1", "rate_rps is 0.0; expected a number"),
+        ("--rate-rps 1 --output-tokens 1", "--prompt-tokens is missing; expected a number or KIND"),
+        (
+            "--rate-rps 1 --constant-rate --burstiness 2 --prompt-tokens 1 --output-tokens 1",
+            "--burstiness goes with --rate-rps alone",
+        ),
+        (
+            "--rate-rps 1 --prompt-tokens 1 --output-tokens 1 --turns 2",
+            "--think-time-ms is missing",
+        ),
+        (
+            "--rate-rps 1 --prompt-tokens 1 --output-tokens 1 --system-prompts 2",
+            "--system-prompt-tokens is missing",
+        ),
+    ],
+)
+def test_generate_refuses_flags_that_do_not_fit_together(tmp_path, capsys, flags, message):
+    out = tmp_path / "g.jsonl"
+    arguments = ["trace", "generate", "--requests", "3", *flags.split(), "--output", str(out)]
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
