@@ -62,7 +62,12 @@ def _from_file(path: Path, name: str) -> Policy:
         raise InputError(f"policy file {path} cannot be loaded as Python")
     module = importlib.util.module_from_spec(specification)
     sys.modules[module_name] = module
-    specification.loader.exec_module(module)
+    try:
+        specification.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # whatever a user's file does when it runs
+        raise InputError(
+            f"policy file {path}: cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
     defined = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
     if name not in defined:
         raise unknown_name(str(path), "policy", name, defined)

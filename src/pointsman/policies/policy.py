@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numba
 import numpy as np
 from numba import types
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from pointsman.core.compiled import Kernel
@@ -85,8 +86,14 @@ class Policy:
 
     @cached_property
     def choose(self) -> Any:
-        """The compiled function; called from Python in about a microsecond."""
-        return Kernel(self.function, CHOOSE_SIGNATURE).dispatcher
+        """The compiled function; called from Python in about a microsecond.
+
+        Raises InputError when it is not in the subset that Numba compiles.
+        """
+        try:
+            return Kernel(self.function, CHOOSE_SIGNATURE).dispatcher
+        except NumbaError as error:
+            raise InputError(f"policy {self.name} does not compile: {error}") from error
 
     @cached_property
     def parameter_values(self) -> Parameters:
