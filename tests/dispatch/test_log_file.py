@@ -119,7 +119,7 @@ def test_a_log_that_holds_something_is_not_overwritten(tmp_path):
 
 
 def test_a_folder_that_does_not_exist_is_an_error_at_once(tmp_path):
-    with pytest.raises(MachineError, match="cannot write decision log .*No such file"):
+    with pytest.raises(MachineError, match=r"cannot write decision log .*No such file"):
         DecisionLog(tmp_path / "none" / "log", HEAD)
 
 
@@ -208,5 +208,5 @@ def test_a_log_of_another_version_is_refused(tmp_path):
 
 
 def test_a_log_that_is_not_there_is_a_machine_error(tmp_path):
-    with pytest.raises(MachineError, match="cannot read .*: No such file"):
+    with pytest.raises(MachineError, match=r"cannot read .*: No such file"):
         read_log(tmp_path / "log")

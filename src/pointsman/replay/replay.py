@@ -1,0 +1,106 @@
+"""Calls a policy again on every situation of a decision log, and compares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pointsman.core.errors import InputError
+from pointsman.dispatch.log_file import Log
+from pointsman.dispatch.record import Choice, LogHead
+from pointsman.dispatch.view import decide
+from pointsman.policies.catalogue import policy_named
+from pointsman.policies.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A choice that came out otherwise; replicas by their URLs."""
+
+    sequence: int
+    request_id: str
+    time_ms: float
+    recorded_replica: str
+    recorded_reason: str
+    replayed_replica: str
+    replayed_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a policy chooses in the situations of a log."""
+
+    recorded_policy: str
+    replayed_policy: str
+    choices: int
+    differences: list[Difference]
+    unfinished: int  # choices without an outcome
+    truncated_lines: int
+
+    @property
+    def agreeing(self) -> int:
+        """How many choices came out the same."""
+        return self.choices - len(self.differences)
+
+
+def recorded_policy(head: LogHead) -> Policy:
+    """The policy of a log, with its parameters. Raises InputError where it cannot be found."""
+    return policy_named(head.policy).bind(**head.parameters)
+
+
+def replay_same(log: Log) -> Replay:
+    """Call the log's own policy: replica and reason of every choice are expected to agree."""
+    return _replay(log, recorded_policy(log.head), with_reasons=True)
+
+
+def replay_other(log: Log, policy: Policy) -> Replay:
+    """Call another policy, one choice at a time, each in the situation as it was recorded.
+
+    Only replicas are compared: reasons are each policy's own. What would have followed from
+    another choice (another queue, another cache) is for the simulator to say.
+    Raises InputError where the policy reads what the log does not hold.
+    """
+    missing = sorted(policy.reads - set(log.head.signals))
+    if missing:
+        raise InputError(
+            f"{log.path}: policy {policy.name} reads {', '.join(missing)}; expected a log that"
+            f" records it, this one records {', '.join(log.head.signals) or 'nothing'}"
+        )
+    return _replay(log, policy, with_reasons=False)
+
+
+def _replay(log: Log, policy: Policy, *, with_reasons: bool) -> Replay:
+    differences = []
+    for choice in log.choices:
+        situation = choice.situation
+        decision = decide(policy, situation)
+        replica = situation.candidates[decision.candidate]
+        reason = policy.reasons[decision.reason]
+        if replica != choice.replica or (with_reasons and reason != choice.reason):
+            differences.append(_difference(log.head, choice, replica, reason))
+    return Replay(
+        recorded_policy=_label(log.head),
+        replayed_policy=policy.label,
+        choices=len(log.choices),
+        differences=differences,
+        unfinished=len(log.choices) - len(log.outcomes),
+        truncated_lines=log.truncated_lines,
+    )
+
+
+def _label(head: LogHead) -> str:
+    """The recorded policy as ``Policy.label`` writes it, even where its file is gone."""
+    name = head.policy.rpartition(":")[2]
+    values = ", ".join(f"{key}={value:g}" for key, value in head.parameters.items())
+    return f"{name}({values})" if values else name
+
+
+def _difference(head: LogHead, choice: Choice, replica: int, reason: str) -> Difference:
+    return Difference(
+        sequence=choice.sequence,
+        request_id=choice.request_id,
+        time_ms=choice.time_ms,
+        recorded_replica=head.replicas[choice.replica],
+        recorded_reason=choice.reason,
+        replayed_replica=head.replicas[replica],
+        replayed_reason=reason,
+    )

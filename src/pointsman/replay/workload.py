@@ -1,0 +1,88 @@
+"""A decision log as a workload: your own traffic, to simulate and compare with."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from pointsman.core.errors import InputError
+from pointsman.dispatch.log_file import Log, read_log
+from pointsman.dispatch.record import NO_USAGE, Choice, Usage
+from pointsman.workload.builder import Row, WorkloadBuilder
+from pointsman.workload.workload import Source, Workload
+
+FORMAT = "decision_log"
+
+
+def workload_of_log(path: Path) -> Workload:
+    """The requests of a log, whatever became of them, in the order of their arrival.
+
+    An arrival is the instant of the choice. Tokens are the engine's where it gave usage, else
+    the router's estimates; ``source.format`` says of how many requests. Blocks of a prompt are
+    of the size that the engine's counts imply for this traffic. Requests whose text was not read
+    and that got no usage are left out and counted in ``source.skipped_lines``.
+    Raises InputError where none is left.
+    """
+    log = read_log(path)
+    builder = WorkloadBuilder(block_size_tokens=block_size_of(log))
+    names: set[str] = set()
+    skipped = estimated = 0
+    for choice in log.choices:
+        usage = _usage_of(log, choice)
+        if usage.prompt_tokens is None and choice.prompt_tokens is None:
+            skipped += 1
+            continue
+        estimated += usage.prompt_tokens is None or usage.output_tokens is None
+        row = _row(choice, usage, _unused(choice, names), builder.block_size_tokens)
+        builder.add(row, f"{path} choice {choice.sequence}")
+    if not builder.rows:
+        raise InputError(f"{path}: no request has a prompt; expected at least one")
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    kind = f"{FORMAT}; tokens of {estimated} of {builder.rows} requests are estimates"
+    return builder.build(Source(str(path), kind, sha256, skipped_lines=skipped))
+
+
+def block_size_of(log: Log) -> int:
+    """Tokens a block of the log's chains: as estimated, corrected by what the engines counted."""
+    estimated = counted = 0
+    for choice in log.choices:
+        usage = _usage_of(log, choice)
+        if choice.prompt_tokens and usage.prompt_tokens:
+            estimated += choice.prompt_tokens
+            counted += usage.prompt_tokens
+    if not estimated:
+        return log.head.block_tokens
+    return max(1, round(log.head.block_tokens * counted / estimated))
+
+
+def _usage_of(log: Log, choice: Choice) -> Usage:
+    outcome = log.outcomes.get(choice.sequence)
+    return NO_USAGE if outcome is None else outcome.usage
+
+
+def _row(choice: Choice, usage: Usage, name: str, block_tokens: int) -> Row:
+    prompt_tokens = _known(usage.prompt_tokens, choice.prompt_tokens or 0)
+    # A block that would lie beyond the prompt could be found cached there.
+    chain = choice.block_hashes[: prompt_tokens // block_tokens]
+    return Row(
+        arrival_ms=choice.time_ms,
+        request_id=name,
+        prompt_tokens=prompt_tokens,
+        output_tokens=_known(usage.output_tokens, choice.output_tokens),
+        session=choice.session,
+        chain=chain,
+        prefix_tokens=len(chain) * block_tokens,
+    )
+
+
+def _known(count: int | None, estimate: int) -> int:
+    return estimate if count is None else count
+
+
+def _unused(choice: Choice, names: set[str]) -> str:
+    """A name of its own: clients may use an id twice, a workload may not."""
+    name = choice.request_id
+    if name in names:
+        name = f"{name}#{choice.sequence}"
+    names.add(name)
+    return name

@@ -1,0 +1,170 @@
+import msgspec
+import pytest
+
+from pointsman.cli.main import main
+from pointsman.core.errors import InputError
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.log_file import DecisionLog, read_log
+from pointsman.dispatch.prefix_index import Chain
+from pointsman.dispatch.record import Usage
+from pointsman.policies.catalogue import POLICIES, policy_named
+from pointsman.replay.replay import replay_other, replay_same
+from pointsman.router.service import RouterSettings, head_of
+from pointsman.router.upstream import replica_address
+
+REPLICAS = [replica_address(f"http://127.0.0.1:{port}") for port in (8001, 8002, 8003)]
+
+MINE = """
+from pointsman.policies.policy import policy
+
+@policy(rule="-", source="-", reasons=("mine", "other"), parameters={"k": 1.0}, reads=("random",))
+def mine(request, view, parameters):
+    return int(request.random * view.shape[1]), int(parameters[0]) % 2
+"""
+
+
+def logged(path, policy="locality_aware", name=None, requests=60, ends=True):
+    """A log of a dispatcher that some sessions ask, every third request still in flight."""
+    rules = Rules(policy_named(policy), seed=5)
+    settings = RouterSettings(REPLICAS, rules, name or policy.partition(":")[0])
+    log = DecisionLog(path, head_of(settings))
+    now_ms = [0.0]
+    deciding = Dispatcher(rules, len(REPLICAS), lambda: now_ms[0], log)
+    for number in range(requests):
+        now_ms[0] += 0.37
+        chain = Chain([number % 4 + 1, 100 + number % 4, 200 + number], block_tokens=64)
+        asked = Question(f"r{number}", "/v1/completions", 200, 16, chain, f"s{number % 7}")
+        ticket = deciding.choose(asked)
+        if ends and number % 3:
+            ticket.end(Ending(status="ok", http_status=200, usage=Usage(210, 12, 0)))
+    log.close()
+    return path
+
+
+def replace_line(path, number, **changes):
+    lines = path.read_bytes().splitlines()
+    lines[number] = msgspec.json.encode({**msgspec.json.decode(lines[number]), **changes})
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, "locality_aware:slack_ms=0.125"])
+def test_a_log_replays_to_its_own_choices(tmp_path, policy):
+    result = replay_same(read_log(logged(tmp_path / "log", policy)))
+    assert (result.choices, result.differences) == (60, [])
+    assert result.replayed_policy == result.recorded_policy == policy_named(policy).label
+
+
+def test_a_policy_from_a_file_is_found_again(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    path = logged(tmp_path / "log", f"{file}:mine:k=2", name=f"{file}:mine")
+    assert replay_same(read_log(path)).agreeing == 60
+    file.unlink()
+    with pytest.raises(InputError, match=r"policy file .*mine\.py does not exist"):
+        replay_same(read_log(path))
+
+
+def test_a_choice_that_was_altered_is_found(tmp_path):
+    path = logged(tmp_path / "log", "round_robin", ends=False)
+    replace_line(path, 8, replica=0)
+    [difference] = replay_same(read_log(path)).differences
+    assert difference.sequence == 7
+    assert difference.recorded_replica == "http://127.0.0.1:8001"
+    assert difference.replayed_replica == "http://127.0.0.1:8002"
+
+
+def test_a_reason_that_was_altered_is_found(tmp_path):
+    path = logged(tmp_path / "log", "round_robin", ends=False)
+    replace_line(path, 8, reason="whim")
+    assert [item.recorded_reason for item in replay_same(read_log(path)).differences] == ["whim"]
+
+
+@pytest.mark.parametrize("other", list(POLICIES))
+def test_any_policy_can_be_asked_about_a_log_of_any_other(tmp_path, other):
+    log = read_log(logged(tmp_path / "log", "round_robin"))
+    result = replay_other(log, policy_named(other))
+    assert result.choices == 60
+    assert (result.differences == []) == (other == "round_robin")
+
+
+def test_a_policy_that_reads_what_a_log_does_not_hold_is_refused(tmp_path):
+    path = logged(tmp_path / "log", "round_robin")
+    replace_line(path, 0, signals=["queue"])
+    with pytest.raises(InputError, match="policy power_of_two reads random, requests; expected"):
+        replay_other(read_log(path), policy_named("power_of_two"))
+
+
+# The command.
+
+
+def test_the_command_says_how_many_choices_agree(tmp_path, capsys):
+    path = logged(tmp_path / "log")
+    assert main(["replay", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "recorded: locality_aware(slack_ms=5)",
+        "replayed: locality_aware(slack_ms=5)",
+        "choices that agree: 60 of 60",
+        "choices without an outcome: 20",
+    ]
+
+
+def test_the_command_fails_and_lists_the_choices_that_do_not_agree(tmp_path, capsys):
+    path = logged(tmp_path / "log", "round_robin", ends=False)
+    replace_line(path, 8, replica=0)
+    assert main(["replay", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "choices that agree: 59 of 60"
+    assert lines[-1].split() == [
+        "7",
+        "3.0",
+        "r7",
+        "http://127.0.0.1:8001",
+        "(round_robin)",
+        "http://127.0.0.1:8002",
+        "(round_robin)",
+    ]
+
+
+def test_another_policy_is_not_expected_to_agree(tmp_path, capsys):
+    path = logged(tmp_path / "log", "round_robin")
+    assert main(["replay", str(path), "--policy", "locality_aware:slack_ms=0"]) == 0
+    out = capsys.readouterr().out
+    assert "replayed: locality_aware(slack_ms=0)" in out
+    assert "more; --format json lists all" in out
+
+
+def test_json_goes_to_a_file(tmp_path, capsys):
+    path = logged(tmp_path / "log", "round_robin")
+    output = tmp_path / "out.json"
+    main(
+        [
+            "replay",
+            str(path),
+            "--policy",
+            "queue_aware",
+            "--format",
+            "json",
+            "--output",
+            str(output),
+        ]
+    )
+    result = msgspec.json.decode(output.read_bytes())
+    assert capsys.readouterr().out == ""
+    assert result["agreeing"] + len(result["differences"]) == result["choices"] == 60
+    assert result["differences"][0]["recorded_reason"] == "round_robin"
+
+
+def test_a_log_that_was_cut_off_is_replayed_as_far_as_it_goes(tmp_path, capsys):
+    path = logged(tmp_path / "log", ends=False)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert main(["replay", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "choices that agree: 59 of 59" in out
+    assert "the last line was cut off" in out
+
+
+def test_a_file_that_is_no_log_is_an_input_error(tmp_path, capsys):
+    path = tmp_path / "log"
+    path.write_text("nonsense\n")
+    assert main(["replay", str(path)]) == 2
+    assert f"{path} line 1: " in capsys.readouterr().err

@@ -1,0 +1,87 @@
+"""A router on the test's event loop, and waiting for what it will do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from tests.router.fake_replicas import FakeReplica, Script, answer_json
+from tests.router.raw_http import RawClient
+
+from pointsman.costs.stages import StageCosts
+from pointsman.dispatch.dispatcher import Rules
+from pointsman.policies.catalogue import policy_named
+from pointsman.router.service import Router, RouterSettings, listener_on
+from pointsman.router.upstream import replica_address
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(asyncio.wait_for(main, 60))
+
+
+@asynccontextmanager
+async def routing(
+    urls: list[str], policy: str = "round_robin", log: Path | None = None, seed: int = 0
+):
+    """Yields (router, port)."""
+    router = Router(
+        RouterSettings(
+            replicas=[replica_address(url) for url in urls],
+            rules=Rules(policy_named(policy), StageCosts(), seed),
+            policy_name=policy.partition(":")[0],
+            log_path=log,
+        )
+    )
+    with listener_on("127.0.0.1", 0) as listener:
+        await router.start(listener)
+        try:
+            yield router, listener.getsockname()[1]
+        finally:
+            await router.stop(drain_s=0.0)
+    router.dispatcher.ledger.check_invariants()
+
+
+@dataclass
+class Bench:
+    """Fakes behind a router, and a client that is connected to it."""
+
+    fakes: list[FakeReplica]
+    router: Router
+    port: int
+    client: RawClient
+
+    @property
+    def fake(self) -> FakeReplica:
+        return self.fakes[0]
+
+
+@asynccontextmanager
+async def bench(*scripts: Script, policy: str = "round_robin", log: Path | None = None):
+    """One fake a script, by default one that answers in JSON; yields a Bench."""
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        fakes = [await enter(FakeReplica(script)) for script in scripts or (answer_json,)]
+        router, port = await enter(routing([fake.url for fake in fakes], policy, log))
+        yield Bench(fakes, router, port, await enter(RawClient(port)))
+
+
+async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "the condition did not come true in time"
+        await asyncio.sleep(0.002)
+
+
+def chat(text: str = "Hello", **fields: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}], **fields}
+
+
+def completion(prompt: Any = "Hello", **fields: Any) -> dict[str, Any]:
+    return {"model": "m", "prompt": prompt, **fields}

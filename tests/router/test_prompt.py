@@ -1,0 +1,163 @@
+import hashlib
+import json
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.router.routers import chat, completion
+
+from pointsman.core.errors import InputError
+from pointsman.router.messages import ClientRequest
+from pointsman.router.prompt import QuestionReader, chain_of, request_id_of
+
+KEY = b"k" * 16
+LONG = "All happy families are alike. " * 40  # 1,200 characters
+
+
+def question(body, path="/v1/chat/completions", **headers):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    request = ClientRequest(b"POST", path.encode(), pairs, data, True, True)
+    return QuestionReader(KEY).question(request, "id")
+
+
+def of_completion(body, **headers):
+    return question(body, "/v1/completions", **headers)
+
+
+def shared_blocks(one, other) -> int:
+    pairs = zip(one.chain.hashes, other.chain.hashes, strict=False)
+    return sum(mine == theirs for mine, theirs in pairs)
+
+
+def test_a_token_is_taken_to_be_four_bytes():
+    assert of_completion(completion("x" * 401)).prompt_tokens == 101
+    assert of_completion(completion("")).prompt_tokens == 0
+    assert of_completion(completion("\u4f60\u597d")).prompt_tokens == 2  # 6 bytes
+
+
+def test_a_block_is_256_bytes_and_its_hash_covers_all_before_it():
+    first = xxhash.xxh3_64_intdigest(b"x" * 256, xxhash.xxh3_64_intdigest(b"m"))
+    second = xxhash.xxh3_64_intdigest(b"y" * 256, first)
+    chain = chain_of(b"x" * 256 + b"y" * 256 + b"z" * 255, "m")
+    assert chain.hashes == [first, second]
+    assert chain.block_tokens == 64
+
+
+def test_at_most_512_blocks_are_hashed():
+    assert len(chain_of(bytes(1 << 20), "m").hashes) == 512
+
+
+@given(st.binary(max_size=2000), st.binary(max_size=2000))
+def test_two_prompts_share_as_many_blocks_as_their_common_start_fills(one, other):
+    common = 0
+    while common < min(len(one), len(other)) and one[common] == other[common]:
+        common += 1
+    pairs = zip(chain_of(one, "m").hashes, chain_of(other, "m").hashes, strict=False)
+    assert sum(mine == theirs for mine, theirs in pairs) == common // 256
+
+
+def test_a_growing_conversation_keeps_its_prefix():
+    turns = [{"role": "system", "content": LONG}, {"role": "user", "content": "One."}]
+    before = question({"messages": turns})
+    after = question({"messages": [*turns, {"role": "assistant", "content": LONG}]})
+    assert len(before.chain.hashes) == 4
+    assert shared_blocks(before, after) == 4
+
+
+def test_another_model_shares_nothing():
+    one = of_completion(completion(LONG, model="a"))
+    other = of_completion(completion(LONG, model="b"))
+    assert shared_blocks(one, other) == 0
+
+
+def test_text_is_the_same_as_a_string_and_as_a_part():
+    parts = [{"type": "text", "text": LONG}]
+    assert question(chat(LONG)) == question({**chat(), "messages": [_user(parts)]})
+
+
+def test_escapes_in_json_do_not_matter():
+    plain = b'{"prompt":"' + "\u00e9".encode() * 200 + b'"}'
+    escaped = b'{"prompt":"' + b"\\u00e9" * 200 + b'"}'
+    assert of_completion(plain) == of_completion(escaped)
+
+
+def test_images_tools_and_tool_calls_are_part_of_the_prefix():
+    def asked(image="a", tool="b", call="c"):
+        part = {"type": "image_url", "image_url": {"url": image * 300}}
+        assistant = {"role": "assistant", "tool_calls": [{"id": call * 300}]}
+        messages = [assistant, _user([part]), {"role": "user", "content": LONG}]
+        return question({"messages": messages, "tools": [{"name": tool * 300}]})
+
+    assert shared_blocks(asked(), asked()) == len(asked().chain.hashes)
+    assert shared_blocks(asked(), asked(tool="x")) == 0
+    assert 0 < shared_blocks(asked(), asked(call="x")) < shared_blocks(asked(), asked(image="x"))
+
+
+def test_token_ids_are_counted_exactly():
+    ids = list(range(130))
+    asked = of_completion(completion(ids))
+    assert asked.prompt_tokens == 130
+    assert len(asked.chain.hashes) == 2
+    assert of_completion(completion([ids])) == asked
+
+
+@pytest.mark.parametrize(
+    ("limits", "tokens"),
+    [
+        ({}, 256),
+        ({"max_tokens": 7}, 7),
+        ({"max_tokens": 7, "max_completion_tokens": 9}, 9),
+        ({"max_tokens": -1}, 256),
+        ({"max_tokens": None}, 256),
+    ],
+)
+def test_the_output_is_priced_at_the_limit_or_at_256_tokens(limits, tokens):
+    assert question(chat(**limits)).output_tokens == tokens
+
+
+def test_the_session_is_the_header_else_the_user_and_only_a_hash_of_it():
+    def hashed(name):
+        return hashlib.blake2b(name, key=KEY, digest_size=8).hexdigest()
+
+    assert question(chat()).session is None
+    assert question(chat(user="Ann")).session == hashed(b"Ann")
+    assert question(chat(user="Ann"), x_session_id="s-1").session == hashed(b"s-1")
+    assert question(b"", "/v1/models", x_session_id="s-1").session == hashed(b"s-1")
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "headers"),
+    [
+        (b"no json", "/v1/embeddings", {}),
+        (b"\x1f\x8b", "/v1/chat/completions", {"content_encoding": "gzip"}),
+    ],
+)
+def test_what_is_not_read_has_an_unknown_prompt(body, path, headers):
+    asked = question(body, path, **headers)
+    assert asked.prompt_tokens == -1
+    assert asked.chain.hashes == ()
+    assert asked.path == path
+
+
+def test_the_path_is_that_of_a_target_in_any_form():
+    assert of_completion(completion()).path == "/v1/completions"
+    asked = question(completion(), "http://host:1/v1/completions?key=secret")
+    assert asked.path == "/v1/completions"
+    assert asked.prompt_tokens == 2
+
+
+def test_an_empty_request_id_counts_as_none():
+    request = ClientRequest(b"GET", b"/", [(b"x-request-id", b"")], b"", True, True)
+    assert len(request_id_of(request)) == 32
+    assert request_id_of(request) != request_id_of(request)
+
+
+def test_numbers_beyond_a_token_id_are_refused():
+    with pytest.raises(InputError, match=r"at `\$\.prompt\[0\]`"):
+        of_completion(completion([1 << 32]))
+
+
+def _user(content):
+    return {"role": "user", "content": content}
