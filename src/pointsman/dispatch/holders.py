@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointsman.core.compiled import helper, inlined
+from pointsman.core.compiled import inlined
 
 Holders = NDArray[np.uint64]
 
