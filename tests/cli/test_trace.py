@@ -85,6 +85,66 @@ def test_convert_spreads_stepped_arrivals_from_a_seed(tmp_path):
     assert len(set(read_workload(outs[0]).arrival_ms)) == 10
 
 
+@pytest.fixture
+def decision_log(tmp_path):
+    head = {
+        "event": "log",
+        "schema": "pointsman.decision-log",
+        "version": 1,
+        "pointsman": "0",
+        "started_at": "2025-01-01T00:00:00.000+00:00",
+        "policy": "queue_aware",
+        "parameters": {},
+        "reads": [],
+        "signals": [],
+        "replicas": ["http://127.0.0.1:1"],
+        "seed": 0,
+        "block_tokens": 64,
+        "costs": {},
+    }
+    choice = {
+        "event": "choice",
+        "sequence": 0,
+        "time_ms": 1.5,
+        "request_id": "r0",
+        "path": "/v1/completions",
+        "prompt_tokens": 70,
+        "output_tokens": 16,
+        "block_hashes": ["000000000000000b"],
+        "session": None,
+        "home": None,
+        "random": 0.25,
+        "candidates": [0],
+        "view": {},
+        "replica": 0,
+        "reason": "shortest_queue",
+        "expected_wait_ms": 0.0,
+        "expected_work_ms": 4.3,
+    }
+    path = tmp_path / "log.jsonl"
+    path.write_text(f"{json.dumps(head)}\n{json.dumps(choice)}\n")
+    return path
+
+
+def test_convert_makes_a_workload_of_a_decision_log(decision_log, tmp_path):
+    out = tmp_path / "o.jsonl"
+    assert main(["trace", "convert", str(decision_log), "--output", str(out)]) == 0
+    workload = read_workload(out)
+    assert workload.names.requests == ("r0",)
+    assert workload.prompt_tokens.tolist() == [70]
+
+
+def test_flags_for_reading_a_trace_do_not_apply_to_a_decision_log(decision_log, tmp_path, capsys):
+    arguments = ["trace", "convert", str(decision_log), "--limit", "1"]
+    assert main([*arguments, "--output", str(tmp_path / "o.jsonl")]) == 2
+    assert "a decision log; expected none of the flags" in capsys.readouterr().err
+
+
+def test_info_refuses_a_decision_log_with_the_way_to_use_it(decision_log, capsys):
+    assert main(["trace", "info", str(decision_log)]) == 2
+    assert "`pointsman trace convert` makes one of it" in capsys.readouterr().err
+
+
 def test_generate_writes_what_its_flags_say(tmp_path, capsys):
     out = tmp_path / "g.jsonl.gz"
     flags = (
