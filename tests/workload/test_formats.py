@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pointsman.core.errors import InputError
 from pointsman.workload.formats import is_decision_log, read_workload
@@ -164,6 +169,28 @@ def test_a_dash_is_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(ROW)))
     workload = read_workload("-")
     assert workload.source.name == "stdin"
+
+
+_SEEDS = (
+    ROW * 2,
+    b'{"pointsman": 1, "block_size_tokens": 4}\n'
+    b'{"arrival_ms": 0, "prompt_tokens": 9, "output_tokens": 1, "block_ids": [1, "b", 2]}\n',
+    b'{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}\n' * 2,
+    b"TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00.1234567,1,1\n",
+    gzip.compress(ROW, mtime=0),
+    zstandard.compress(ROW),
+)
+
+
+@given(st.sampled_from(_SEEDS), st.integers(0), st.binary(max_size=4), st.booleans())
+def test_whatever_the_bytes_they_are_read_or_refused_in_words(content, place, noise, skip_bad):
+    place %= len(content)
+    content = content[:place] + noise + content[place + len(noise) :]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t"
+        path.write_bytes(content)
+        with contextlib.suppress(InputError):
+            assert len(read_workload(path, ReadOptions(skip_bad=skip_bad))) > 0
 
 
 def test_how_many_bytes_were_read_is_told(path):

@@ -160,6 +160,8 @@ def _workload_of_log(arguments: argparse.Namespace) -> Workload:
             " a trace"
         )
     workload: Workload = workload_of_log(Path(arguments.file))
+    if workload.source.skipped_lines:
+        say(f"{workload.source.skipped_lines:,} requests without a prompt left out")
     return workload
 
 
