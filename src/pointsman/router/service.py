@@ -53,7 +53,7 @@ class Router:
         """
         if not settings.replicas:
             raise InputError("router: no replicas; expected at least one")
-        compile_for(settings.rules)
+        compile_for(settings.rules, len(settings.replicas))
         started_s = time.monotonic()
         self._log = DecisionLog(settings.log_path, head_of(settings)) if settings.log_path else None
         self.dispatcher = Dispatcher(
@@ -125,12 +125,12 @@ def head_of(settings: RouterSettings) -> LogHead:
     )
 
 
-def compile_for(rules: Rules) -> None:
+def compile_for(rules: Rules, replicas: int) -> None:
     """Compile all that a choice runs, so that no request waits for it.
 
     Raises InputError for a policy that chooses what is not there.
     """
-    rehearsal = Dispatcher(rules, 1, lambda: 0.0, None)
+    rehearsal = Dispatcher(rules, replicas, lambda: 0.0, None)
     rehearsal.choose(Question("rehearsal", chain=Chain([1], BLOCK_TOKENS)))
 
 
@@ -140,7 +140,8 @@ def listener_on(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        raise MachineError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        why = str(error.strerror).partition(" (while")[0]  # Python repeats the address
+        raise MachineError(f"cannot listen on {host}:{port}: {why}") from error
 
 
 def is_loopback(host: str) -> bool:

@@ -1,0 +1,170 @@
+import signal
+import socket
+
+import pytest
+from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
+from tests.router.raw_http import RawClient
+from tests.router.routers import chat, run, until
+from tests.router.serve_process import serving
+
+from pointsman.cli.main import main
+from pointsman.core.errors import InputError
+from pointsman.dispatch.log_file import read_log
+from pointsman.replay.replay import replay_same
+from pointsman.router.service import is_loopback
+from pointsman.router.upstream import replica_address
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_well_with_a_complete_log(tmp_path, number):
+    path = tmp_path / "log"
+
+    async def main():
+        async with FakeReplica(answer_json) as one, FakeReplica(answer_json) as two:
+            flags = ("--replica", one.url, "--replica", two.url, "--policy", "random")
+            with serving(*flags, "--seed", "3", "--decision-log", str(path)) as router:
+                async with RawClient(router.port) as client:
+                    for _ in range(20):
+                        await client.post(CHAT, chat())
+                return router.announcement, router.stop(number)
+
+    announcement, code = run(main())
+    assert announcement.endswith("policy random; replicas: 2\n")
+    assert code == 0
+    log = read_log(path)
+    assert log.head.seed == 3
+    assert len(log.outcomes) == len(log.choices) == 20
+    assert replay_same(log).differences == []
+
+
+def test_a_request_in_flight_may_end_while_the_router_stops(tmp_path):
+    path = tmp_path / "log"
+
+    async def main():
+        async def script(request, wire):
+            router.process.send_signal(signal.SIGTERM)
+            await until(lambda: not accepts(router.port))
+            await answer_json(request, wire)
+
+        async with FakeReplica(script) as fake:
+            with serving("--replica", fake.url, "--decision-log", str(path)) as router:
+                async with RawClient(router.port) as client:
+                    response = await client.post(CHAT, chat())
+                return response.status, router.process.wait(10)
+
+    assert run(main()) == (200, 0)
+    assert read_log(path).outcomes[0].status == "ok"
+
+
+def test_a_request_that_does_not_end_is_cut_off_and_logged(tmp_path):
+    path = tmp_path / "log"
+
+    async def main():
+        async with FakeReplica(never_answer) as fake:
+            with serving("--replica", fake.url, "--decision-log", str(path)) as router:
+                async with RawClient(router.port) as client:
+                    client.send("POST", CHAT, chat())
+                    await until(lambda: len(fake.requests) == 1)
+                    return router.stop()
+
+    assert run(main()) == 0
+    assert read_log(path).outcomes[0].status == "cancelled"
+
+
+def test_it_listens_on_loopback_only():
+    with serving("--replica", "http://127.0.0.1:9") as router:
+        assert accepts(router.port)
+        others = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), 0)}
+        for address in others - {"127.0.0.1", "::1"}:
+            if ":" not in address and not address.startswith("127."):
+                assert not accepts(router.port, address)
+
+
+def test_a_port_in_use_is_one_clear_line(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = ["--listen", f"127.0.0.1:{port}", "--replica", "http://127.0.0.1:9"]
+        assert main(["serve", *flags]) == 1
+    assert capsys.readouterr().err == (
+        f"pointsman: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--replica", "localhost:8000"], "--replica localhost:8000: is no address"),
+        (["--replica", "https://a"], "expected http://HOST:PORT"),
+        (["--replica", "http://user:pw@a"], "expected http://HOST:PORT"),
+        (["--replica", "http://a:99999"], "expected http://HOST:PORT"),
+        (["--replica", "http://a/?x"], "expected http://HOST:PORT"),
+        (["--replica", "http://a", "--replica", "http://a"], "is given twice"),
+        (["--replica", "http://a", "--policy", "localty_aware"], "did you mean locality_aware?"),
+        (["--replica", "http://a", "--listen", "here"], "--listen here: expected HOST:PORT"),
+        (["--replica", "http://a", "--listen", "1.2.3.4:70000"], "a port in 0..65535"),
+        (["--replica", "http://a", "--seed", "-1"], "--seed is -1; expected an integer >= 0"),
+    ],
+)
+def test_a_wrong_flag_is_refused(capsys, flags, message):
+    assert main(["serve", *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_log_that_exists_is_refused(tmp_path, capsys):
+    path = tmp_path / "log"
+    path.write_text("precious\n")
+    flags = ["--replica", "http://a", "--listen", "127.0.0.1:0", "--decision-log", str(path)]
+    assert main(["serve", *flags]) == 2
+    assert path.read_text() == "precious\n"
+    assert "exists; name a new file" in capsys.readouterr().err
+
+
+def test_a_policy_file_is_named_in_the_log_so_that_any_folder_finds_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from pointsman.policies.policy import policy\n"
+        '@policy(rule="-", source="-", reasons=("mine",), parameters={"k": 1.0}, reads=())\n'
+        "def mine(request, view, parameters):\n"
+        "    return int(parameters[0]), 0\n"
+    )
+    path = tmp_path / "log"
+    replicas = ("--replica", "http://127.0.0.1:9", "--replica", "http://127.0.0.1:10")
+    flags = ("--policy", "mine.py:mine:k=1", "--decision-log", str(path))
+
+    async def main():
+        with serving(*replicas, *flags) as router:
+            async with RawClient(router.port) as client:
+                return (await client.post(CHAT, chat())).headers["x-pointsman-replica"]
+
+    assert run(main()) == "http://127.0.0.1:10"
+    monkeypatch.chdir("/")
+    log = read_log(path)
+    assert log.head.policy == f"{tmp_path}/mine.py:mine"
+    assert replay_same(log).agreeing == 1
+
+
+def test_addresses_of_replicas_are_read_as_urls():
+    address = replica_address("http://[::1]:8001/base/")
+    assert (address.host, address.port, address.base) == ("::1", 8001, b"/base")
+    assert address.authority == b"[::1]:8001"
+    assert replica_address("http://engine").port == 80
+    with pytest.raises(InputError):
+        replica_address("http://")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("a", False)],
+)
+def test_only_loopback_addresses_are_called_so(host, is_local):
+    assert is_loopback(host) is is_local
+
+
+def accepts(port: int, host: str = "127.0.0.1") -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=1):
+            return True
+    except OSError:
+        return False
