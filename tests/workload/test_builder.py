@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from tests.strategies import workloads
 
 from pointsman.core.errors import InputError
 from pointsman.workload.builder import Row, WorkloadBuilder
 from pointsman.workload.numbering import first_appearances
+from tests.strategies import workloads
 
 
 def test_names_are_numbered_in_order_of_arrival():

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.workload.equality import assert_equal
 
 from pointsman.core.errors import InputError
 from pointsman.workload.arrivals import ConstantArrivals, PoissonArrivals
@@ -12,6 +11,7 @@ from pointsman.workload.distributions import Constant, Exponential, Geometric, L
 from pointsman.workload.formats import read_workload
 from pointsman.workload.generate import Conversations, SystemPrompts, Traffic, generate
 from pointsman.workload.writer import write_workload
+from tests.workload.equality import assert_equal
 
 SIMPLE = Traffic(
     requests=500,

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.strategies import workloads
-from tests.workload.equality import assert_equal
 
 from pointsman.core.errors import InputError, MachineError
+from pointsman.workload.builder import Row, WorkloadBuilder
 from pointsman.workload.formats import read_workload
 from pointsman.workload.workload import Workload, workload_of_columns
 from pointsman.workload.writer import write_workload
+from tests.strategies import workloads
+from tests.workload.equality import assert_equal
 
 
 def written_and_read(workload: Workload, suffix: str = "") -> Workload:
@@ -97,6 +98,14 @@ def test_a_workload_without_requests_is_not_written(tmp_path):
     with pytest.raises(InputError, match="no requests"):
         write_workload(workload_of_columns([]), tmp_path / "w.jsonl")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_different_sessions_of_one_name_are_not_merged(tmp_path):
+    builder = WorkloadBuilder()
+    builder.add(Row(0.0, service_ms=1.0, session=7), "row 0")
+    builder.add(Row(1.0, service_ms=1.0, session="7"), "row 1")
+    with pytest.raises(InputError, match="a name of sessions is '7'; expected a name that only"):
+        write_workload(builder.build(), tmp_path / "w.jsonl")
 
 
 def test_a_missing_folder_is_the_machines_refusal(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pointsman.core.errors import InputError
+from pointsman.core.errors import InputError, wrong_value
 from pointsman.workload.compressed import compressed_file
 from pointsman.workload.jsonl import VERSION, Header
 from pointsman.workload.workload import Workload
@@ -23,11 +23,13 @@ def write_workload(workload: Workload, path: Path) -> None:
 
     Reading it gives equal columns and names, provided the workload came from a reader, the
     builder or the generator; any other is numbered anew in order of first appearance. Equal
-    content gives equal bytes. Raises InputError for a workload without requests, and MachineError
-    where the file cannot be written.
+    content gives equal bytes. Raises InputError for a workload without requests and for different
+    things of one name, and MachineError where the file cannot be written.
     """
     if len(workload) == 0:
         raise InputError(f"{path}: the workload has no requests; expected at least one")
+    for kind in ("sessions", "adapters", "blocks"):
+        _check_distinct(kind, getattr(workload.names, kind) or (), path)
     encode = msgspec.json.Encoder().encode
     with compressed_file(path) as file:
         by_blocks = _needs_blocks(workload)
@@ -36,6 +38,12 @@ def write_workload(workload: Workload, path: Path) -> None:
             file.write(encode(header) + b"\n")
         for lines in _pages(workload, by_blocks):
             file.write(b"\n".join(map(encode, lines)) + b"\n")
+
+
+def _check_distinct(kind: str, names: tuple[str, ...], path: Path) -> None:
+    if len(set(names)) != len(names):
+        name = next(name for place, name in enumerate(names) if name in names[:place])
+        raise wrong_value(str(path), f"a name of {kind}", name, "a name that only one has")
 
 
 def _needs_blocks(workload: Workload) -> bool:
