@@ -11,7 +11,7 @@ def ints(*values: int):
 
 def test_a_new_name_gets_the_next_number():
     numbering = Numbering()
-    assert [numbering.number(name) for name in ("b", "a", "b", None)] == [0, 1, 0, -1]
+    assert [numbering[name] for name in ("b", "a", "b")] == [0, 1, 0]
 
 
 def test_first_appearances_are_in_order_and_skip_what_is_absent():

@@ -75,13 +75,15 @@ class WorkloadBuilder:
         Raises InputError for a request id that was seen before, and for rows with and without
         an id in one workload.
         """
-        self._admit_id(row.request_id, where)
+        if row.request_id is not None or self._ids:
+            self._admit_id(row.request_id, where)
         self._arrival.append(row.arrival_ms)
         self._service.append(_NAN if row.service_ms is None else row.service_ms)
         self._prompt.append(MISSING if row.prompt_tokens is None else row.prompt_tokens)
         self._output.append(MISSING if row.output_tokens is None else row.output_tokens)
-        self._session.append(self._sessions.number(row.session))
-        self._adapter.append(self._adapters.number(row.adapter))
+        session, adapter = row.session, row.adapter
+        self._session.append(MISSING if session is None else self._sessions[session])
+        self._adapter.append(MISSING if adapter is None else self._adapters[adapter])
         if row.chain:
             self._chain.extend(map(self._blocks.__getitem__, row.chain))
             self._prefix.append(self._covered(row))

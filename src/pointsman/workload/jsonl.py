@@ -118,7 +118,9 @@ class _Parser:
 
     def parse(self, text: bytes, where: str) -> Row:
         line = self._line.decode(text, where)
-        output_tokens = _output_tokens(line, where)
+        output_tokens = line.output_tokens
+        if line.generate_tokens is not None:
+            output_tokens = _generate_tokens(line, where)
         if line.service_ms is None and (line.prompt_tokens is None or output_tokens is None):
             raise _unpriced(line, where)
         blocks, prefix_tokens = self._chain(line, where)
@@ -186,9 +188,7 @@ def _text(name: int | str | None) -> str | None:
     return None if name is None else str(name)
 
 
-def _output_tokens(line: _Line, where: str) -> int | None:
-    if line.generate_tokens is None:
-        return line.output_tokens
+def _generate_tokens(line: _Line, where: str) -> int | None:
     if line.output_tokens is not None:
         raise wrong_value(
             where, "generate_tokens", line.generate_tokens, "none beside output_tokens"

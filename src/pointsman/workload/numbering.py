@@ -16,10 +16,6 @@ class Numbering(dict[Hashable, int]):
         number = self[name] = len(self)
         return number
 
-    def number(self, name: Hashable | None) -> int:
-        """The name's number; -1 for None."""
-        return MISSING if name is None else self[name]
-
 
 def texts(names: list[Hashable]) -> tuple[str, ...] | None:
     """What the numbers stand for; None where every number's name is the number itself."""
