@@ -30,9 +30,10 @@ def test_an_unfinished_file_leaves_nothing_behind(tmp_path, failure):
 
 
 def test_a_folder_that_is_not_there_is_one_error(tmp_path):
-    with pytest.raises(MachineError, match=r"cannot write .*nowhere/out\.json: No such file"):
-        with whole_file(tmp_path / "nowhere" / "out.json"):
-            pass
+    path = tmp_path / "nowhere" / "out.json"
+    wanted = r"cannot write .*nowhere/out\.json: No such file"
+    with pytest.raises(MachineError, match=wanted), whole_file(path):
+        pass
 
 
 def test_a_new_file_has_the_usual_permissions(tmp_path):

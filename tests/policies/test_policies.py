@@ -134,7 +134,7 @@ def test_a_policy_that_cannot_be_found_is_an_error_that_says_what_to_write(text,
         policy_named(text)
 
 
-USER_POLICY = '''
+USER_POLICY = """
 from pointsman.policies.policy import FREE_AT_MS, policy
 
 @policy(rule="The busiest.", source="nobody", reasons=("busiest",), parameters={"bias": 0.0},
@@ -145,14 +145,14 @@ def busiest(request, view, parameters):
         if view[FREE_AT_MS, i] > view[FREE_AT_MS, best] + parameters[0]:
             best = i
     return best, 0
-'''
+"""
 
 
 def test_a_policy_from_a_file_is_loaded_and_bound(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(USER_POLICY)
     assert policy_named(f"{file}:busiest:bias=2").parameters == {"bias": 2.0}
-    with pytest.raises(InputError, match="policy 'busyest' is unknown.*did you mean busiest"):
+    with pytest.raises(InputError, match=r"policy 'busyest' is unknown.*did you mean busiest"):
         policy_named(f"{file}:busyest")
 
 
@@ -174,7 +174,7 @@ def test_a_policy_that_does_not_compile_is_one_error():
 
 
 def test_unknown_signals_and_no_reasons_are_refused_when_a_policy_is_made():
-    with pytest.raises(InputError, match="signal 'queues' is unknown.*did you mean queue"):
+    with pytest.raises(InputError, match=r"signal 'queues' is unknown.*did you mean queue"):
         policy(rule="", source="", reasons=("x",), reads=("queues",))(lambda *_: (0, 0))
     with pytest.raises(InputError, match="reasons is empty"):
         policy(rule="", source="", reasons=())(lambda *_: (0, 0))
