@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from tests.router.fake_replicas import FakeReplica, Script, answer_json
-from tests.router.raw_http import RawClient
 
 from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.dispatcher import Rules
 from pointsman.policies.catalogue import policy_named
 from pointsman.router.service import Router, RouterSettings, listener_on
 from pointsman.router.upstream import replica_address
+from tests.router.fake_replicas import FakeReplica, Script, answer_json
+from tests.router.raw_http import RawClient
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:

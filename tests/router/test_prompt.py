@@ -5,11 +5,11 @@ import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.router.routers import chat, completion
 
 from pointsman.core.errors import InputError
 from pointsman.router.messages import ClientRequest
 from pointsman.router.prompt import QuestionReader, chain_of, request_id_of
+from tests.router.routers import chat, completion
 
 KEY = b"k" * 16
 LONG = "All happy families are alike. " * 40  # 1,200 characters

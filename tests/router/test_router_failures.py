@@ -5,11 +5,15 @@ import json
 import socket
 
 import pytest
+
+from pointsman.dispatch.log_file import read_log
+from pointsman.policies.policy import policy
 from tests.router.fake_replicas import (
     CHUNKED,
     DONE,
     PIECES,
     FakeReplica,
+    answer_json,
     answer_stream,
     chunk,
     dies,
@@ -20,9 +24,6 @@ from tests.router.fake_replicas import (
 )
 from tests.router.raw_http import RawClient
 from tests.router.routers import Bench, bench, chat, completion, routing, run, until
-
-from pointsman.dispatch.log_file import read_log
-from pointsman.policies.policy import policy
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -118,6 +119,41 @@ def test_an_error_of_the_replica_is_passed_on(tmp_path):
     assert (response.status, response.json["error"]["message"]) == (500, "out of memory")
     outcome = read_log(tmp_path / "log").outcomes[0]
     assert (outcome.status, outcome.http_status) == ("error", 500)
+
+
+def test_a_connection_that_the_replica_closed_while_idle_troubles_nobody():
+    """llama.cpp closes after every stream, and says before that it will not."""
+
+    async def script(request, wire):
+        await answer_stream(request, wire)
+        wire.writer.close()
+
+    async def main():
+        async with bench(script) as at:
+            return [(await at.client.post(CHAT, chat())).status for _ in range(200)]
+
+    assert run(main()) == [200] * 200
+
+
+def test_a_request_is_sent_again_only_if_its_connection_was_used_before_and_nothing_came():
+    async def main():
+        served = []
+
+        async def script(request, wire):
+            served.append(request.headers["x-request-id"])
+            if len(served) == 1:
+                await answer_json(request, wire)
+            else:
+                wire.die()
+
+        async with bench(script) as at:
+            ids = ["first", "second", "third"]
+            answers = [await at.client.post(CHAT, chat(), x_request_id=name) for name in ids]
+            return [answer.status for answer in answers], served
+
+    statuses, served = run(main())
+    assert statuses == [200, 502, 502]
+    assert served == ["first", "second", "second", "third"]
 
 
 # Within an answer.

@@ -3,14 +3,14 @@
 import asyncio
 
 import pytest
-from tests.router.fake_replicas import answer_json, answer_stream, dies, stream_then
-from tests.router.raw_http import RawClient
-from tests.router.routers import bench, chat, completion, run, until
 
 from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.record import Usage
 from pointsman.policies.catalogue import POLICIES
 from pointsman.replay.replay import replay_same
+from tests.router.fake_replicas import answer_json, answer_stream, dies, stream_then
+from tests.router.raw_http import RawClient
+from tests.router.routers import bench, chat, completion, run, until
 
 CHAT = "/v1/chat/completions"
 SECRET = "The password is swordfish. " * 20

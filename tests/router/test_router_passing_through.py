@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+
 from tests.router.fake_replicas import (
     CHUNKED,
     DONE,

@@ -2,10 +2,6 @@ import signal
 import socket
 
 import pytest
-from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
-from tests.router.raw_http import RawClient
-from tests.router.routers import chat, run, until
-from tests.router.serve_process import serving
 
 from pointsman.cli.main import main
 from pointsman.core.errors import InputError
@@ -13,6 +9,10 @@ from pointsman.dispatch.log_file import read_log
 from pointsman.replay.replay import replay_same
 from pointsman.router.service import is_loopback
 from pointsman.router.upstream import replica_address
+from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
+from tests.router.raw_http import RawClient
+from tests.router.routers import chat, run, until
+from tests.router.serve_process import serving
 
 CHAT = "/v1/chat/completions"
 

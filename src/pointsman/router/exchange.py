@@ -10,6 +10,7 @@ upstream.py  request to the replica;  relay.py  its answer to the client
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Ticket
@@ -18,11 +19,25 @@ from pointsman.router.client import ClientConnection
 from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes
 from pointsman.router.prompt import QuestionReader, request_id_of
 from pointsman.router.relay import Relay, Stamp
-from pointsman.router.upstream import Pool, ReplicaAddress, ReplicaError
+from pointsman.router.upstream import (
+    Pool,
+    ReplicaAddress,
+    ReplicaError,
+    StaleConnectionError,
+    Upstream,
+)
 
 HEALTH = "/health"
 
 _OURS = frozenset((b"host", b"content-length", b"expect", b"x-request-id"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    request: ClientRequest
+    request_id: str
+    client: ClientConnection
+    relay: Relay
 
 
 class Exchange:
@@ -50,29 +65,28 @@ class Exchange:
         stamp = Stamp(self._headers(ticket, request_id), self._dispatcher.clock_ms)
         relay = Relay(client, request, stamp)
         try:
-            await self._forward(request, request_id, relay, ticket.replica, client)
+            call = _Call(request, request_id, client, relay)
+            await self._forward(call, self._pools[ticket.replica])
             relay.finish()
         except ReplicaError as error:
             relay.fail(error)
         finally:  # also where the client has left
             ticket.end(relay.ending())
 
-    async def _forward(
-        self,
-        request: ClientRequest,
-        request_id: str,
-        relay: Relay,
-        replica: int,
-        client: ClientConnection,
-    ) -> None:
-        pool = self._pools[replica]
-        upstream = await pool.acquire()
-        client.attach(upstream)
+    async def _forward(self, call: _Call, pool: Pool) -> None:
         try:
-            data = request_bytes(request, request_id, pool.address)
-            await upstream.exchange(data, relay, bodiless=request.method == b"HEAD")
+            await self._send(call, pool, await pool.acquire())
+        except StaleConnectionError:
+            await self._send(call, pool, await pool.connect())
+
+    async def _send(self, call: _Call, pool: Pool, upstream: Upstream) -> None:
+        call.client.attach(upstream)
+        try:
+            data = request_bytes(call.request, call.request_id, pool.address)
+            bodiless = call.request.method == b"HEAD"
+            await upstream.exchange(data, call.relay, bodiless=bodiless)
         finally:
-            client.attach(None)
+            call.client.attach(None)
             pool.release(upstream)
 
     def _headers(self, ticket: Ticket, request_id: str) -> Headers:

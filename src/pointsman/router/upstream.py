@@ -29,6 +29,14 @@ class ReplicaError(MachineError):
         self.code = code
 
 
+class StaleConnectionError(ReplicaError):
+    """A connection that had been used before was closed before any byte of this answer.
+
+    The replica closed it while it was idle, and is likely to be well: llama.cpp does so after
+    every stream, without saying it would.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaAddress:
     """Where a replica listens; ``base`` goes before every path."""
@@ -86,6 +94,9 @@ class Upstream(asyncio.Protocol):
         self._reusable = True
         self._bodiless = False
         self._is_paused = False
+        self._is_used = False
+        self._is_answered = False  # a byte of the present answer has come
+        self._reset()
 
     def exchange(self, request: bytes, sink: Sink, *, bodiless: bool) -> asyncio.Future[None]:
         """Send a request; the future is done when its answer has ended.
@@ -98,6 +109,7 @@ class Upstream(asyncio.Protocol):
         self._bodiless = bodiless
         self._ended = asyncio.get_running_loop().create_future()
         self._reset()
+        self._is_answered = False
         if self._transport is None or self._transport.is_closing():
             self._lose("closed the connection before the request", "replica_lost")
         else:
@@ -146,6 +158,7 @@ class Upstream(asyncio.Protocol):
         if self._sink is None:
             self.abort()  # nobody asked
             return
+        self._is_answered = True
         self._pieces = []
         try:
             self._parser.feed_data(data)
@@ -230,13 +243,16 @@ class Upstream(asyncio.Protocol):
 
     def _finish(self) -> None:
         self._sink = None
+        self._is_used = True
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
     def _lose(self, what: str, code: str) -> None:
         self.abort()
         if self._ended is not None and not self._ended.done():
-            self._ended.set_exception(ReplicaError(f"replica {self._address.url} {what}", code))
+            is_stale = self._is_used and not self._is_answered
+            kind = StaleConnectionError if is_stale else ReplicaError
+            self._ended.set_exception(kind(f"replica {self._address.url} {what}", code))
 
 
 class Pool:
@@ -248,14 +264,18 @@ class Pool:
         self._idle: list[Upstream] = []
 
     async def acquire(self) -> Upstream:
-        """A connection for one exchange. Raises ReplicaError where none can be made."""
-        loop = asyncio.get_running_loop()
-        oldest_s = loop.time() - IDLE_LIMIT_S
+        """A connection for one exchange, used before or new. Raises as ``connect`` does."""
+        oldest_s = asyncio.get_running_loop().time() - IDLE_LIMIT_S
         while self._idle:
             upstream = self._idle.pop()
             if upstream.reusable and upstream.idle_since_s >= oldest_s:
                 return upstream
             upstream.abort()
+        return await self.connect()
+
+    async def connect(self) -> Upstream:
+        """A new connection. Raises ReplicaError where none can be made."""
+        loop = asyncio.get_running_loop()
         self.connects += 1
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
