@@ -21,7 +21,7 @@ from pointsman.sim.fifo_loop import fifo_loop
 rule = POLICIES["queue_aware"]
 routed = simulate(workload_of_columns([0.0, 0.0, 0.0], service_ms=[9.0, 5.0, 1.0]), rule,
                   FifoFleet(3))
-hits = [sum(d.stats.cache_hits.values()) for d in (rule.choose, fifo_loop(rule.reads).dispatcher)]
+hits = [sum(d.stats.cache_hits.values()) for d in (rule.choose, fifo_loop(rule.reads, True).dispatcher)]
 print(routed.replica.tolist(), hits)
 """
 

@@ -35,12 +35,16 @@ def empty_holders(blocks: int, replicas: int) -> Holders:
 
 
 @inlined
-def visit_chain(holders: Holders, blocks: Any, start: int, stop: int, replica: int) -> int:
+def visit_chain(  # noqa: PLR0913
+    holders: Holders, blocks: Any, start: int, stop: int, replica: int, one_word: bool
+) -> int:
     """Make the replica hold the chain ``blocks[start:stop]``; how many leading ones it had.
 
     Without a branch on what it held: a hit is as unpredictable to a processor as to a router.
+    ``one_word`` (a constant of the calling kernel) says that the fleet fits one word, so that what
+    is read does not depend on the choice and is there before it is made.
     """
-    word = np.uint64(replica >> 6)
+    word = np.uint64(0) if one_word else np.uint64(replica >> 6)
     shift = np.uint64(replica & 63)
     alive = _ONE
     held = _NONE

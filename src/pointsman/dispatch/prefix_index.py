@@ -48,7 +48,7 @@ def _fill(holders: Any, blocks: Any, block_tokens: int, row: Any) -> int:
 
 @kernel(types.int64(_BITS, _IDS, types.int64))
 def _hold(holders: Any, blocks: Any, replica: int) -> int:
-    return visit_chain(holders, blocks, 0, blocks.shape[0], replica)
+    return visit_chain(holders, blocks, 0, blocks.shape[0], replica, False)
 
 
 class PrefixIndex:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.costs.stages import StageCosts, stages_of
-from pointsman.dispatch.holders import empty_holders
+from pointsman.dispatch.holders import empty_holders, words_for
 from pointsman.metrics.service import Served
 from pointsman.policies.policy import REQUEST, SESSION, SIGNALS, Policy
 from pointsman.sim.fifo_loop import NONE, Outcome, Rates, Replicas, Requests, fifo_loop
@@ -108,7 +108,8 @@ def simulate(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int = 0
         service_ms=np.empty(n, dtype=np.float64),
         cached_tokens=np.empty(n, dtype=np.int32),
     )
-    wrong = fifo_loop(policy.reads)(
+    loop = fifo_loop(policy.reads, words_for(fleet.replicas) == 1)
+    wrong = loop(
         policy.choose,
         policy.parameter_values,
         _requests_of(workload, fleet.costs),

@@ -117,8 +117,11 @@ def _append_to_queue(replicas: Replicas, k: int, i: int) -> None:
 
 
 @cache
-def fifo_loop(reads: frozenset[str]) -> Kernel:  # noqa: PLR0915 - one event loop, phases marked
-    """The loop for policies that read these signals; what nobody reads is compiled away."""
+def fifo_loop(reads: frozenset[str], one_word: bool) -> Kernel:  # noqa: PLR0915 - one event loop
+    """The loop for policies that read these signals; what nobody reads is compiled away.
+
+    ``one_word``: the fleet has at most 64 replicas.
+    """
     reads_queue = "queue" in reads
     reads_requests = "requests" in reads
     reads_prefix = "prefix" in reads
@@ -163,7 +166,7 @@ def fifo_loop(reads: frozenset[str]) -> Kernel:  # noqa: PLR0915 - one event loo
                 return i
 
             # What happens there.
-            held = visit_chain(replicas.holders, blocks, first, last, k)
+            held = visit_chain(replicas.holders, blocks, first, last, k, one_word)
             cached = covered_tokens(held, last - first, coverage)
             service_ms = requests.service_ms[i]
             if np.isnan(service_ms):
