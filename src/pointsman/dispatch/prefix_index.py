@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 
 from pointsman.core.compiled import kernel
-from pointsman.dispatch.holders import empty_holders, fill_cached_tokens, visit_chain
+from pointsman.dispatch.holders import REPLICAS_A_WORD, empty_holders, fill_cached_tokens
 from pointsman.workload.workload import Floats, Ints
 
 # About 30 MB of table and hashes at 64 replicas or fewer.
@@ -48,7 +48,11 @@ def _fill(holders: Any, blocks: Any, block_tokens: int, row: Any) -> int:
 
 @kernel(types.int64(_BITS, _IDS, types.int64))
 def _hold(holders: Any, blocks: Any, replica: int) -> int:
-    return visit_chain(holders, blocks, 0, blocks.shape[0], replica, False)
+    word = replica // REPLICAS_A_WORD
+    bit = np.uint64(1) << np.uint64(replica % REPLICAS_A_WORD)
+    for block in blocks:
+        holders[block, word] |= bit
+    return int(blocks.shape[0])
 
 
 class PrefixIndex:
