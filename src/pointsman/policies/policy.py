@@ -17,8 +17,8 @@ same compiled object.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import numba
@@ -84,16 +84,13 @@ class Policy:
     parameters: Mapping[str, float] = field(default_factory=dict)
     reads: frozenset[str] = frozenset(READABLE)
 
-    @cached_property
+    @property
     def choose(self) -> Any:
         """The compiled function; called from Python in about a microsecond.
 
         Raises InputError when it is not in the subset that Numba compiles.
         """
-        try:
-            return Kernel(self.function, CHOOSE_SIGNATURE).dispatcher
-        except NumbaError as error:
-            raise InputError(f"policy {self.name} does not compile: {error}") from error
+        return _compiled(self.function)
 
     @cached_property
     def parameter_values(self) -> Parameters:
@@ -112,18 +109,7 @@ class Policy:
                 raise unknown_name(f"policy {self.name}", "parameter", name, self.parameters)
             if not value >= 0:
                 raise wrong_value(f"policy {self.name}", name, value, "a number >= 0")
-        bound = Policy(
-            name=self.name,
-            rule=self.rule,
-            source=self.source,
-            function=self.function,
-            reasons=self.reasons,
-            parameters={**self.parameters, **values},
-            reads=self.reads,
-        )
-        # The compiled function does not depend on the values.
-        object.__setattr__(bound, "choose", self.choose)
-        return bound
+        return replace(self, parameters={**self.parameters, **values})
 
     @property
     def label(self) -> str:
@@ -132,6 +118,14 @@ class Policy:
             return self.name
         values = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
         return f"{self.name}({values})"
+
+
+@cache
+def _compiled(function: Choose) -> Any:
+    try:
+        return Kernel(function, CHOOSE_SIGNATURE).dispatcher
+    except NumbaError as error:
+        raise InputError(f"policy {function.__name__} does not compile: {error}") from error
 
 
 def policy(
