@@ -43,6 +43,7 @@ class Relay:
         self._is_stream = False
         self._is_chunked = False
         self._ends_by_closing = False
+        self._unsent_head = b""
         self._status = CANCELLED
         self._http_status: int | None = None
         self._first_token_ms: float | None = None
@@ -50,30 +51,32 @@ class Relay:
         self._error: str | None = None
 
     def begin(self, head: ResponseHead) -> None:
-        """Send the head on, with our headers."""
+        """Take the head, to be sent on with our headers and what comes of the body with it."""
         kind = header_of(head.headers, b"content-type") or b""
         self._is_stream = kind.lower().startswith(EVENT_STREAM)
         self._tap = ResponseTap(stream=self._is_stream)
         self._http_status = head.status
         ours = frozenset(name for name, _ in self._stamp.headers)
         headers = forwarded(head.headers, ours) + self._stamp.headers + self._framing(head)
-        self._client.write(head_bytes(status_line(head.status, head.phrase), headers))
+        self._unsent_head = head_bytes(status_line(head.status, head.phrase), headers)
 
-    def body(self, piece: bytes) -> None:
-        """Send a piece of the body on."""
+    def body(self, piece: bytes, *, is_end: bool) -> None:
+        """Send a piece of the body on, in one write with what belongs to it."""
         self._body_bytes += len(piece)
         self._tap.feed(piece)
         if self._tap.saw_token and self._first_token_ms is None:
             self._first_token_ms = self._stamp.clock_ms()
-        self._send(piece)
+        last = b"0\r\n\r\n" if is_end and self._is_chunked and not self._is_cut_short else b""
+        data = self._unsent_head + self._framed(piece) + last
+        self._unsent_head = b""
+        if data:
+            self._client.write(data)
 
     def finish(self) -> None:
         """The answer has ended as HTTP says it ends; it may be the replica's own error."""
-        if self._ends_by_closing and self._is_stream and not self._tap.is_done:
+        if self._is_cut_short:
             self.fail(ReplicaError("the replica closed the connection", "replica_lost"))
             return
-        if self._is_chunked:
-            self._client.write(b"0\r\n\r\n")
         self._status = OK if self._http_status is not None and self._http_status < 400 else ERROR
 
     def fail(self, error: ReplicaError) -> None:
@@ -88,7 +91,8 @@ class Relay:
         self._status = TRUNCATED
         if self._is_stream:
             apart = b"" if self._tap.ends_an_event else b"\n\n"
-            self._send(apart + error_event(f"{error}; the answer is incomplete", error.code))
+            event = error_event(f"{error}; the answer is incomplete", error.code)
+            self._client.write(self._framed(apart + event))
         self._client.close()  # without the end that a whole answer has
 
     def ending(self) -> Ending:
@@ -115,7 +119,12 @@ class Relay:
             framing.append((b"connection", b"close"))
         return framing
 
-    def _send(self, piece: bytes) -> None:
-        if self._is_chunked:
-            piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-        self._client.write(piece)
+    @property
+    def _is_cut_short(self) -> bool:
+        """Whether a stream that only the end of its connection can end lacks its last event."""
+        return self._ends_by_closing and self._is_stream and not self._tap.is_done
+
+    def _framed(self, piece: bytes) -> bytes:
+        if not (self._is_chunked and piece):
+            return piece
+        return b"%x\r\n%b\r\n" % (len(piece), piece)

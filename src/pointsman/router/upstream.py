@@ -72,10 +72,10 @@ class Sink(Protocol):
     """Who receives an answer while it comes in."""
 
     def begin(self, head: ResponseHead) -> None:
-        """Take the head."""
+        """Take the head; at least one ``body`` follows."""
 
-    def body(self, piece: bytes) -> None:
-        """Take the body bytes of one read."""
+    def body(self, piece: bytes, *, is_end: bool) -> None:
+        """Take the body bytes of one read, perhaps none; ``is_end``: nothing follows."""
 
 
 class Upstream(asyncio.Protocol):
@@ -178,6 +178,9 @@ class Upstream(asyncio.Protocol):
         if self._sink is None:
             return
         if self._until_close and error is None:
+            self._complete = True
+            self._pieces = []
+            self._pass_on()
             self._finish()
         else:
             self._lose("closed the connection", "replica_lost")
@@ -238,8 +241,8 @@ class Upstream(asyncio.Protocol):
         self._until_close = False
 
     def _pass_on(self) -> None:
-        if self._pieces and self._sink is not None:
-            self._sink.body(b"".join(self._pieces))
+        if self._begun and self._sink is not None:
+            self._sink.body(b"".join(self._pieces), is_end=self._complete)
 
     def _finish(self) -> None:
         self._sink = None
