@@ -8,10 +8,10 @@ into blocks of 256 bytes. A block's hash covers the text up to its end. A token 
 from __future__ import annotations
 
 import hashlib
+import os
 import string
 from dataclasses import dataclass
 from typing import Annotated
-from uuid import uuid4
 
 import msgspec
 import numpy as np
@@ -105,7 +105,7 @@ def request_id_of(request: ClientRequest) -> str:
     """
     given = request.header(b"x-request-id")
     if given is None:
-        return uuid4().hex
+        return os.urandom(16).hex()
     if len(given) > MAX_REQUEST_ID_CHARACTERS or not _PRINTABLE.issuperset(given):
         raise InputError(
             f"x-request-id is not 1 to {MAX_REQUEST_ID_CHARACTERS} printable ASCII characters"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import os
 import signal
@@ -168,6 +169,7 @@ async def _serve_until_told(
         loop.add_signal_handler(number, told.set)
     router = Router(settings)
     await router.start(listener)
+    gc.freeze()  # the collector need not go through the compiler's objects again and again
     host, port = listener.getsockname()[:2]
     announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
     await told.wait()
