@@ -165,9 +165,7 @@ def test_the_policy_of_the_documentation_compiles_and_runs(tmp_path):
     (tmp_path / "cheapest.py").write_text(source)
     command = [sys.executable, "-m", "pointsman", "compare", "examples/conversation.jsonl.gz"]
     flags = ["--replicas", "4", "--policy", f"{tmp_path}/cheapest.py:cheapest"]
-    done = subprocess.run(
-        [*command, *flags], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([*command, *flags], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Only cheapest(prefill_ms_per_token=0.05) was run" in done.stdout
 
 

@@ -44,6 +44,12 @@ def test_the_figures_of_three_requests():
     assert figures.utilisation == 11.0 / 20.0
 
 
+def test_the_window_ends_at_the_last_finish():
+    """From the first arrival, 0, to the last finish, 10: whatever happens later."""
+    figures = service_metrics(THREE, 2)
+    assert figures.throughput_requests_per_s == 3 / 0.010
+
+
 def test_what_each_replica_did():
     loads = [astuple(load) for load in replica_loads(THREE, 3)]
     assert loads == [(2, 6.0, 30), (1, 5.0, 5), (0, 0.0, 0)]

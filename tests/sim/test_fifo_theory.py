@@ -28,21 +28,21 @@ def mean_wait(load: float, service_ms: np.ndarray, replicas: int = 1) -> tuple[f
     return float(batches.mean()), float(batches.std(ddof=1) / np.sqrt(40))
 
 
-@pytest.mark.parametrize("load", [0.3, 0.5, 0.7, 0.8, 0.9])
+@pytest.mark.parametrize("load", [0.3, 0.5, 0.7, 0.8, 0.9, 0.95])
 def test_one_replica_with_exponential_service_waits_as_m_m_1(load):
     service_ms = np.random.default_rng(23).exponential(MEAN_SERVICE_MS, REQUESTS)
     wait_ms, error_ms = mean_wait(load, service_ms)
     theory_ms = load / (1 - load) * MEAN_SERVICE_MS
     assert wait_ms == pytest.approx(theory_ms, abs=STANDARD_ERRORS * error_ms)
-    assert error_ms < 0.05 * theory_ms  # the interval says something
+    assert error_ms < 0.1 * theory_ms  # the interval says something
 
 
-@pytest.mark.parametrize("load", [0.3, 0.5, 0.7, 0.8, 0.9])
+@pytest.mark.parametrize("load", [0.3, 0.5, 0.7, 0.8, 0.9, 0.95])
 def test_one_replica_with_constant_service_waits_as_m_d_1(load):
     wait_ms, error_ms = mean_wait(load, np.full(REQUESTS, MEAN_SERVICE_MS))
     theory_ms = load / (2 * (1 - load)) * MEAN_SERVICE_MS  # Pollaczek-Khinchine
     assert wait_ms == pytest.approx(theory_ms, abs=STANDARD_ERRORS * error_ms)
-    assert error_ms < 0.05 * theory_ms
+    assert error_ms < 0.1 * theory_ms
 
 
 @pytest.mark.parametrize(("load", "replicas"), [(0.5, 4), (0.8, 4), (0.9, 16)])

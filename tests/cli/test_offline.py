@@ -1,0 +1,30 @@
+"""No command needs the network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "conversation.jsonl.gz"
+
+CLOSED = """
+import socket, sys
+def refuse(*_):
+    raise AssertionError("a connection was attempted")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+from pointsman.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_first_run_opens_no_connection(tmp_path):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}  # nothing compiled yet
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, "-c", CLOSED, "compare", str(EXAMPLE), "--replicas", "2"]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "queue_aware" in done.stdout
