@@ -21,7 +21,8 @@ from pointsman.sim.fifo_loop import fifo_loop
 rule = POLICIES["queue_aware"]
 routed = simulate(workload_of_columns([0.0, 0.0, 0.0], service_ms=[9.0, 5.0, 1.0]), rule,
                   FifoFleet(3))
-hits = [sum(d.stats.cache_hits.values()) for d in (rule.choose, fifo_loop(rule.reads, True).dispatcher)]
+compiled = (rule.choose, fifo_loop(rule.reads, True).dispatcher)
+hits = [sum(dispatcher.stats.cache_hits.values()) for dispatcher in compiled]
 print(routed.replica.tolist(), hits)
 """
 
