@@ -36,9 +36,9 @@ format: $(VENV)/.installed-check
 	$(BIN)/ruff format src tests benchmarks
 
 benchmark: $(VENV)/.installed-test
-	$(BIN)/python benchmarks/engine_speed.py
-	$(BIN)/python benchmarks/engine_memory.py
-	$(BIN)/python benchmarks/command_time.py
+	for file in engine_speed shared_prefix user_policy dict_functions engine_memory command_time; do \
+		$(BIN)/python benchmarks/$$file.py || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) out
