@@ -1,0 +1,167 @@
+"""The compiled engine against the stepping oracle, and properties of a fleet that batches."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointsman import POLICIES
+from pointsman.policies.policy import REQUEST
+from pointsman.sim.batching_loop import batching_loop
+from pointsman.sim.batching_state import ENGINE, FINISHED, NONE, QUESTION, Fleet, idle_fleet
+from pointsman.sim.kv_cache import check_invariants
+from tests import batching_oracle
+from tests.batching_cases import CASES
+
+RELATIVE = 1e-9
+
+
+def fleet_of(
+    engine: batching_oracle.Engine, arrivals: list[batching_oracle.Arrival], replicas: int = 1
+) -> Fleet:
+    size = engine.block_size
+    questions = np.zeros(len(arrivals), dtype=QUESTION)
+    blocks: list[int] = []
+    for i, arrival in enumerate(arrivals):
+        questions[i]["arrival_ms"] = arrival.time_ms
+        questions[i]["chain_start"] = len(blocks)
+        questions[i]["prompt_blocks"] = min(len(arrival.chain), arrival.prompt // size)
+        filled = (arrival.prompt + arrival.output) // size
+        questions[i]["known_blocks"] = min(len(arrival.chain), filled)
+        questions[i]["prompt_tokens"] = arrival.prompt
+        questions[i]["output_tokens"] = arrival.output
+        questions[i]["session"] = NONE
+        blocks += arrival.chain
+    engines = np.zeros(replicas, dtype=ENGINE)
+    for name, value in zip(ENGINE.names[:5], engine.costs, strict=True):
+        engines[name] = value
+    for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "reserve_full"):
+        engines[name] = getattr(engine, name)
+    capacities = np.full(replicas, engine.capacity_blocks, dtype=np.int32)
+    return idle_fleet(questions, np.array(blocks, dtype=np.int32), engines, capacities)
+
+
+def run(fleet: Fleet, name: str = "round_robin") -> Fleet:
+    rule = POLICIES[name]
+    count, n = fleet.engines.shape[0], fleet.questions.shape[0]
+    wrong = batching_loop(rule.reads)(
+        rule.choose,
+        rule.parameter_values,
+        fleet,
+        np.zeros((3, count)),
+        np.full(1, NONE, dtype=np.int32),
+        np.zeros(n, dtype=np.int32),
+        np.zeros(n, dtype=np.int8),
+        np.zeros(1, dtype=REQUEST),
+        0,
+    )
+    assert wrong == NONE
+    return fleet
+
+
+def rows(fleet: Fleet) -> list[tuple]:
+    return [
+        (
+            "finished" if row["status"] == FINISHED else "rejected",
+            *(absent(row[name]) for name in ("scheduled_ms", "first_token_ms", "finish_ms")),
+            int(row["cached_tokens"]),
+            int(row["preemptions"]),
+        )
+        for row in fleet.progress
+    ]
+
+
+def absent(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def expected_rows(results: list[batching_oracle.Result]) -> list[tuple]:
+    return [
+        (
+            result.status,
+            result.scheduled_ms,
+            result.first_token_ms,
+            result.finish_ms,
+            result.cached_tokens,
+            result.preemptions,
+        )
+        for result in results
+    ]
+
+
+def assert_equal(ours: list[tuple], theirs: list[tuple]) -> None:
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert (mine[0], *mine[4:]) == (other[0], *other[4:])
+        for time, wanted in zip(mine[1:4], other[1:4], strict=True):
+            assert time == (wanted if wanted is None else pytest.approx(wanted, rel=RELATIVE))
+
+
+@pytest.mark.parametrize(
+    ("engine", "arrivals", "expected"), [c[1:] for c in CASES], ids=[case[0] for case in CASES]
+)
+def test_the_hand_worked_cases(engine, arrivals, expected):
+    fleet = run(fleet_of(engine, list(arrivals)))
+    assert_equal(rows(fleet), expected_rows(list(expected)))
+    check_invariants(fleet)
+
+
+engines = st.builds(
+    batching_oracle.Engine,
+    max_num_seqs=st.integers(1, 5),
+    max_num_batched_tokens=st.integers(5, 40),
+    capacity_blocks=st.integers(3, 24),
+    block_size=st.sampled_from((1, 2, 4, 8)),
+    reserve_full=st.booleans(),
+    costs=st.tuples(
+        st.floats(0.5, 9.0), st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.1), st.floats(0, 0.01)
+    ),
+)
+
+
+@st.composite
+def arrival_lists(draw) -> list[batching_oracle.Arrival]:
+    arrivals, now_ms = [], 0.0
+    for _ in range(draw(st.integers(1, 14))):
+        now_ms += draw(st.sampled_from((0.0, 0.5, 3.0, 40.0)) | st.floats(0, 60))
+        family = draw(st.integers(0, 2))
+        length = draw(st.integers(0, 8))
+        arrivals.append(
+            batching_oracle.Arrival(
+                time_ms=now_ms,
+                prompt=draw(st.integers(1, 30)),
+                output=draw(st.integers(1, 25)),
+                chain=tuple(family * 100 + place for place in range(length)),
+            )
+        )
+    return arrivals
+
+
+@settings(max_examples=600, deadline=None)
+@given(engines, arrival_lists())
+def test_jumps_give_the_events_and_times_of_stepping(engine, arrivals):
+    theirs = batching_oracle.run(engine, arrivals)
+    fleet = run(fleet_of(engine, arrivals))
+    assert_equal(rows(fleet), expected_rows(theirs))
+    check_invariants(fleet)
+
+
+@settings(max_examples=60, deadline=None)
+@given(engines, arrival_lists(), st.sampled_from(sorted(POLICIES)), st.integers(1, 4))
+def test_every_request_ends_and_nothing_is_left_behind(engine, arrivals, name, replicas):
+    fleet = run(fleet_of(engine, arrivals, replicas), name)
+    assert all(status in ("finished", "rejected") for status, *_ in rows(fleet))
+    check_invariants(fleet)
+    assert (fleet.replicas["free"] == fleet.replicas["capacity"]).all()
+    assert (fleet.replicas["running"] == 0).all()
+    assert (fleet.replicas["in_flight"] == 0).all()
+
+
+def test_a_long_answer_is_one_event_not_hundreds():
+    engine = batching_oracle.Engine(8, 2048, 100, 16, True, (5.0, 0.05, 0.1, 1e-4, 0.0))
+    fleet = run(fleet_of(engine, [batching_oracle.Arrival(0.0, 100, 500, ())]))
+    assert fleet.replicas["events"].tolist() == [2]
