@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -153,6 +154,39 @@ def test_tokens_are_added_up_where_the_records_bring_them():
     assert [replica["tokens"] for replica in summary["replicas"]] == [40, 20]
 
 
+def test_what_one_record_generated_is_counted_once():
+    record = {
+        **simulate_replica_routing(FOUR_REQUESTS[:1], 1, "round_robin")[0],
+        "prompt_tokens": 10,
+        "output_tokens": 5,
+        "generate_tokens": 7,
+    }
+    assert summarize_replica_service([record], 1)["replicas"][0]["tokens"] == 15
+    del record["output_tokens"]
+    assert summarize_replica_service([record], 1)["replicas"][0]["tokens"] == 17
+
+
+@pytest.mark.parametrize(("index", "replica"), [(10**30, 1), (-1, 2), (np.int64(4), 1)])
+def test_the_turn_of_round_robin_is_the_index_modulo_the_replicas(index, replica):
+    assert select_replica({}, [{}, {}, {}], "round_robin", index, {}, 5.0)[0] == replica
+
+
+@pytest.mark.parametrize("kind", [set, frozenset, list, tuple, dict.fromkeys])
+def test_cached_prefixes_are_any_collection_of_keys(kind):
+    replicas = two_replicas()
+    replicas[0]["cached_prefixes"] = kind(["abc"])
+    request = {"arrival_ms": 0.0, "prefix_key": "abc"}
+    chosen = select_replica(request, replicas, "locality_aware", 0, {}, 20.0)
+    assert chosen == (0, "prefix_locality")
+
+
+@pytest.mark.parametrize("yes", [True, 1, 1.0, np.True_, np.int8(1)])
+def test_a_hit_may_be_a_bool_or_a_number(yes):
+    records = simulate_replica_routing(FOUR_REQUESTS, 2, "queue_aware")
+    changed = [{**record, "cache_hit": yes if record["cache_hit"] else 0} for record in records]
+    assert summarize_replica_service(changed, 2) == summarize_replica_service(records, 2)
+
+
 names = st.none() | st.sampled_from(("a", "b", "c")) | st.integers(0, 2)
 request_lists = st.lists(
     st.fixed_dictionaries(
@@ -221,6 +255,12 @@ def without(key):
         (bad(request_id="r3"), r"requests\[3\]: request_id is 'r3'; expected an id not used"),
         (bad(prefix_key=["a"]), r"requests\[1\]: prefix_key is \['a'\]"),
         (bad(session_id={}), r"requests\[1\]: session_id is \{\}"),
+        (bad(prompt_tokens=-1), r"requests\[1\]: prompt_tokens is -1"),
+        (bad(prompt_tokens=math.nan), r"requests\[1\]: prompt_tokens is nan"),
+        (bad(output_tokens=math.inf), r"requests\[1\]: output_tokens is inf"),
+        (bad(output_tokens="9"), r"requests\[1\]: output_tokens is '9'"),
+        (bad(generate_tokens=None), r"requests\[1\]: generate_tokens is None"),
+        (bad(generate_tokens=10**30), r"requests\[1\]: generate_tokens is 1000"),
         (without("arrival_ms"), r"requests\[2\]: arrival_ms is missing"),
         (without("service_ms"), r"requests\[2\]: service_ms is missing"),
         (without("request_id"), r"requests\[2\]: request_id is missing"),
@@ -248,6 +288,8 @@ def test_a_bad_request_is_refused(requests, message):
         ({"num_replicas": "2"}, r"num_replicas is '2'"),
         ({"locality_slack_ms": -1.0}, r"locality_slack_ms is -1.0"),
         ({"locality_slack_ms": math.nan}, r"locality_slack_ms is nan"),
+        ({"locality_slack_ms": 10**400}, r"locality_slack_ms is 1000"),
+        ({"num_replicas": np.True_}, r"num_replicas is np.True_"),
         ({"cache_hit_speedup": 1.01}, r"cache_hit_speedup is 1.01"),
         ({"cache_hit_speedup": -0.1}, r"cache_hit_speedup is -0.1"),
         ({"cache_hit_speedup": math.nan}, r"cache_hit_speedup is nan"),
@@ -260,6 +302,10 @@ def test_a_bad_argument_is_refused_whatever_the_requests(requests, arguments, me
         simulate_replica_routing(requests, **given)
 
 
+def holding(prefixes):
+    return [{"available_at_ms": 1, "cached_prefixes": prefixes}]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -270,6 +316,15 @@ def test_a_bad_argument_is_refused_whatever_the_requests(requests, arguments, me
         ({"session_owner": {"s": 2}}, r"session_owner\['s'\] is 2; expected an integer in 0\.\.1"),
         ({"session_owner": {"s": -1}}, r"session_owner\['s'\] is -1"),
         ({"session_owner": {"s": "0"}}, r"session_owner\['s'\] is '0'"),
+        ({"session_owner": None}, r"session_owner is None; expected a dict of session to replica"),
+        ({"session_owner": ["s"]}, r"session_owner is \['s'\]"),
+        ({"replicas": holding(5)}, r"replicas\[0\]: cached_prefixes is 5; expected a set of keys"),
+        ({"replicas": holding("cab")}, r"replicas\[0\]: cached_prefixes is 'cab'"),
+        ({"replicas": holding(None)}, r"replicas\[0\]: cached_prefixes is None"),
+        ({"round_robin_index": "x"}, r"round_robin_index is 'x'; expected an integer"),
+        ({"round_robin_index": 1.7}, r"round_robin_index is 1.7"),
+        ({"round_robin_index": True}, r"round_robin_index is True"),
+        ({"round_robin_index": None}, r"round_robin_index is None"),
         ({"request": {"prefix_key": "a"}}, r"request: arrival_ms is missing"),
         ({"request": 7}, r"request: "),
         ({"strategy": "best"}, r"strategy 'best' is unknown"),
@@ -296,6 +351,12 @@ def test_a_bad_selection_is_refused(changes, message):
         ({"replica_id": None}, r"records\[1\]: replica_id is None"),
         ({"finish_ms": math.nan}, r"records\[1\]: finish_ms is nan"),
         ({"queue_wait_ms": -3}, r"records\[1\]: queue_wait_ms is -3"),
+        ({"cache_hit": "no"}, r"records\[1\]: cache_hit is 'no'; expected True or False"),
+        ({"cache_hit": None}, r"records\[1\]: cache_hit is None"),
+        ({"cache_hit": 2}, r"records\[1\]: cache_hit is 2"),
+        ({"route_reason": ["because"]}, r"records\[1\]: route_reason is \['because'\]"),
+        ({"prompt_tokens": 1, "output_tokens": -1}, r"records\[1\]: output_tokens is -1"),
+        ({"prompt_tokens": 10**30}, r"records\[1\]: prompt_tokens is 1000"),
     ],
 )
 def test_a_bad_record_is_refused(change, message):

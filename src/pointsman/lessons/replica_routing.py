@@ -53,19 +53,20 @@ def select_replica(  # noqa: PLR0913 - the lesson's signature
     """
     policy = _policy(strategy, locality_slack_ms)
     request = fields.mapping(request, "request")
-    if not fields.rows(replicas, "replicas"):
+    fleet = fields.rows(replicas, "replicas")
+    if not fleet:
         raise wrong_value("routing", "replicas", replicas, "at least one replica")
     row = np.zeros(1, dtype=REQUEST)
-    row["sequence"] = round_robin_index
-    view = np.full((len(SIGNALS), len(replicas)), np.nan)
+    row["sequence"] = fields.turn(round_robin_index, len(fleet))
+    view = np.full((len(SIGNALS), len(fleet)), np.nan)
     if "queue" in policy.reads:
         row["now_ms"] = fields.number(request, "arrival_ms", "request")
-        for index, replica in enumerate(replicas):
+        for index, replica in enumerate(fleet):
             where = f"replicas[{index}]"
             view[FREE_AT_MS, index] = fields.number(replica, "available_at_ms", where)
     if "prefix" in policy.reads:
-        row["home"] = _home(request, session_owner, len(replicas))
-        view[CACHED_TOKENS] = _holds_prefix(request, replicas)
+        row["home"] = _home(request, session_owner, len(fleet))
+        view[CACHED_TOKENS] = _holds_prefix(request, fleet)
     chosen, reason = policy.choose(row[0], view, policy.parameter_values)
     return chosen, policy.reasons[reason]
 
@@ -80,8 +81,9 @@ def simulate_replica_routing(
     """Serve the requests in order of arrival; each with where it went, why and when.
 
     A request needs ``request_id``, ``arrival_ms`` and ``service_ms`` (ms, finite, >= 0) and may
-    have ``prefix_key`` and ``session_id``; other keys pass through. Ties in arrival are ordered
-    by request id as a string. The input is not changed. Raises InputError for bad input.
+    have ``prefix_key`` and ``session_id``, and tokens, which are only checked; other keys pass
+    through. Ties in arrival are ordered by request id as a string. The input is not changed.
+    Raises InputError for bad input.
     """
     policy = _policy(strategy, locality_slack_ms)
     fleet = _fleet(num_replicas, cache_hit_speedup)
@@ -99,7 +101,8 @@ def summarize_replica_service(records: list[dict[str, Any]], num_replicas: int) 
 
     A record needs ``replica_id``, ``arrival_ms``, ``finish_ms``, ``queue_wait_ms`` and
     ``cache_hit``. Beside the lesson's keys: P50/P95/P99 of latency, skew by busy time, the
-    counts of ``route_reason``, and ``replicas``: requests, tokens and ``busy_ms`` of each.
+    counts of ``route_reason``, and ``replicas``: requests, tokens and ``busy_ms`` of each. Tokens
+    are ``prompt_tokens`` and ``output_tokens`` or, where that is absent, ``generate_tokens``.
     Raises InputError for a missing or wrong value, or a replica that is none.
     """
     given = fields.rows(records, "records")
@@ -147,6 +150,9 @@ def _fleet(num_replicas: int, cache_hit_speedup: float) -> FifoFleet:
 
 def _row(request: Mapping[str, Any], where: str) -> Row:
     prefix = fields.key_of(request, "prefix_key", where)
+    for key in fields.TOKEN_KEYS:
+        if key in request:
+            fields.tokens(request, key, where)
     return Row(
         arrival_ms=float(fields.number(request, "arrival_ms", where)),
         request_id=fields.request_name(request, where),
@@ -204,7 +210,7 @@ def _served(records: list[Mapping[str, Any]], replicas: int) -> Served:
         queue_wait_ms=waits,
         finish_ms=finish_ms,
         busy_ms=np.where(np.isnan(busy_ms), finish_ms - arrival_ms - waits, busy_ms),
-        hit=np.array([_hit(row, i) for i, row in enumerate(records)]),
+        hit=np.array([fields.cache_hit(row, f"records[{i}]") for i, row in enumerate(records)]),
         tokens=_tokens(records),
     )
 
@@ -216,50 +222,44 @@ def _replica_id(record: Mapping[str, Any], index: int, replicas: int) -> int:
     return fields.replica_index(record["replica_id"], "replica_id", where, replicas)
 
 
-def _hit(record: Mapping[str, Any], index: int) -> bool:
-    if "cache_hit" not in record:
-        raise missing_field(f"records[{index}]", "cache_hit", "True or False")
-    return bool(record["cache_hit"])
-
-
 def _tokens(
     records: list[Mapping[str, Any]],
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
-    keys = ("prompt_tokens", "output_tokens", "generate_tokens")
-    if not any(key in record for record in records for key in keys):
+    if not any(key in record for record in records for key in fields.TOKEN_KEYS):
         return None
-    return np.array(
-        [
-            sum(int(fields.number(row, key, f"records[{i}]", default=0)) for key in keys)
-            for i, row in enumerate(records)
-        ]
-    )
+    counts = [_tokens_of(record, f"records[{i}]") for i, record in enumerate(records)]
+    return np.array(counts, dtype=np.int64)
+
+
+def _tokens_of(record: Mapping[str, Any], where: str) -> int:
+    prompt, output, generated = (fields.tokens(record, key, where) for key in fields.TOKEN_KEYS)
+    return prompt + (output if "output_tokens" in record else generated)
 
 
 def _reasons(records: list[Mapping[str, Any]]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for record in records:
+    for index, record in enumerate(records):
         if "route_reason" in record:
-            reason = record["route_reason"]
+            reason: Any = fields.key_of(record, "route_reason", f"records[{index}]")
             counts[reason] = counts.get(reason, 0) + 1
     return counts
 
 
 def _home(request: Mapping[str, Any], session_owner: Mapping[Any, int], replicas: int) -> int:
     session = fields.key_of(request, "session_id", "request")
-    if session not in session_owner:
+    owner = fields.owners(session_owner)
+    if session not in owner:
         return -1
     name = f"session_owner[{session!r}]"
-    return fields.replica_index(session_owner[session], name, "routing", replicas)
+    return fields.replica_index(owner[session], name, "routing", replicas)
 
 
-def _holds_prefix(request: Mapping[str, Any], replicas: list[dict[str, Any]]) -> list[float]:
+def _holds_prefix(request: Mapping[str, Any], replicas: list[Mapping[str, Any]]) -> list[float]:
     prefix = fields.key_of(request, "prefix_key", "request")
     if prefix is None:
         return [0.0] * len(replicas)
-    held = []
-    for index, replica in enumerate(replicas):
-        if "cached_prefixes" not in replica:
-            raise missing_field(f"replicas[{index}]", "cached_prefixes", "a set of keys")
-        held.append(1.0 if prefix in replica["cached_prefixes"] else 0.0)
-    return held
+    cached = (
+        fields.cached_prefixes(replica, f"replicas[{index}]")
+        for index, replica in enumerate(replicas)
+    )
+    return [1.0 if prefix in prefixes else 0.0 for prefixes in cached]
