@@ -110,3 +110,33 @@ def mine(request, view, parameters):
         ).stdout.strip()
 
     assert [shown(1), shown(1), shown(2)] == ["1 0", "1 1", "2 0"]
+
+
+def test_a_users_helper_in_another_file_is_followed_too(tmp_path):
+    helper_file, script = tmp_path / "aside.py", tmp_path / "theirs.py"
+    script.write_text(
+        "from aside import choice\n"
+        "from pointsman.policies.policy import policy\n"
+        "@policy(rule='r', source='s', reasons=('r',), reads=())\n"
+        "def theirs(request, view, parameters):\n"
+        "    return choice(), 0\n"
+    )
+    show = (
+        f"from pointsman import policy_named; p = policy_named('{script}:theirs');"
+        "import numpy as np; from pointsman.policies.policy import REQUEST;"
+        "print(p.choose(np.zeros(1, REQUEST)[0], np.zeros((3, 9)), p.parameter_values)[0])"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+
+    def shown(choice: int) -> str:
+        helper_file.write_text(
+            "from pointsman.core.compiled import helper\n"
+            f"@helper\ndef choice():\n    return {choice}\n"
+        )
+        command = [sys.executable, "-B", "-c", show]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=60
+        ).stdout.strip()
+
+    assert [shown(1), shown(2)] == ["1", "2"]

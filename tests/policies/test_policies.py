@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random as stdlib_random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from pointsman import POLICIES, InputError, policy, policy_named
 from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, REQUEST, REQUESTS
+from pointsman.policies.waits import shortest_wait
 
 
 def choose(name, *, free_at=(0.0,), requests=None, cached=None, parameters=None, **request):
@@ -19,6 +22,7 @@ def choose(name, *, free_at=(0.0,), requests=None, cached=None, parameters=None,
     view[CACHED_TOKENS] = 0 if cached is None else cached
     row = np.zeros(1, dtype=REQUEST)
     row["home"] = -1
+    row["longest_hit_tokens"] = view[CACHED_TOKENS].max()
     for field, value in request.items():
         row[field] = value
     candidate, reason = rule.choose(row[0], view, rule.parameter_values)
@@ -58,6 +62,14 @@ def test_locality_prefers_the_home_then_the_prefix_then_the_queue():
 def test_locality_falls_through_a_busy_home_to_the_prefix():
     given = {"free_at": (20, 0, 4), "cached": (0, 0, 64), "parameters": {"slack_ms": 5.0}}
     assert choose("locality_aware", home=0, **given) == (2, "prefix_locality")
+
+
+def test_locality_takes_the_longest_prefix_within_the_slack():
+    given = {"cached": (32, 512, 64, 512), "parameters": {"slack_ms": 5.0}}
+    assert choose("locality_aware", free_at=(0, 4, 3, 2), **given) == (3, "prefix_locality")
+    assert choose("locality_aware", free_at=(0, 4, 3, 9), **given) == (1, "prefix_locality")
+    assert choose("locality_aware", free_at=(0, 9, 3, 9), **given) == (2, "prefix_locality")
+    assert choose("locality_aware", free_at=(0, 9, 9, 9), **given) == (0, "prefix_locality")
 
 
 def test_a_wait_of_exactly_the_slack_is_allowed():
@@ -176,7 +188,7 @@ def test_a_policy_that_does_not_compile_is_one_error():
 def test_unknown_signals_and_no_reasons_are_refused_when_a_policy_is_made():
     with pytest.raises(InputError, match=r"signal 'queues' is unknown.*did you mean queue"):
         policy(rule="", source="", reasons=("x",), reads=("queues",))(lambda *_: (0, 0))
-    with pytest.raises(InputError, match="reasons is empty"):
+    with pytest.raises(InputError, match=r"reasons is \(\)"):
         policy(rule="", source="", reasons=())(lambda *_: (0, 0))
 
 
@@ -186,3 +198,65 @@ def test_every_policy_of_the_catalogue_says_its_rule_and_source():
         assert rule.rule
         assert rule.source
         assert rule.reasons
+
+
+def made(function, **given):
+    return policy(rule="r", source="s", reasons=("r",), **given)(function)
+
+
+def test_a_signal_that_is_used_must_be_declared():
+    def counts(request, view, parameters):
+        return int(view[REQUESTS, 0]), 0
+
+    with pytest.raises(
+        InputError, match=r"policy counts: it uses REQUESTS, but reads is \('queue'"
+    ):
+        made(counts, reads=("queue",))
+    assert made(counts, reads=("requests",)).reads == {"requests"}
+
+
+def test_a_signal_that_a_helper_uses_must_be_declared_too():
+    def waits(request, view, parameters):
+        return shortest_wait(request, view), 0
+
+    with pytest.raises(InputError, match="policy waits: it uses FREE_AT_MS"):
+        made(waits, reads=("prefix",))
+
+
+def test_a_policy_reaches_for_no_random_source_and_no_clock():
+    def throws(request, view, parameters):
+        return stdlib_random.randrange(view.shape[1]), 0
+
+    with pytest.raises(InputError, match="policy throws: it uses the module random"):
+        made(throws)
+
+
+def test_an_unknown_field_of_the_request_is_one_error():
+    def misspelt(request, view, parameters):
+        return request.hom, 0
+
+    with pytest.raises(InputError, match=r"policy misspelt does not compile: .*hom"):
+        made(misspelt).choose  # noqa: B018
+
+
+def test_reasons_are_not_one_string():
+    with pytest.raises(InputError, match="reasons is 'home'; expected a tuple"):
+        policy(rule="r", source="s", reasons="home")(lambda *_: (0, 0))
+
+
+def test_a_file_may_import_its_neighbours(tmp_path):
+    (tmp_path / "constants.py").write_text("CHOICE = 0\n")
+    (tmp_path / "neighbourly.py").write_text(
+        "from constants import CHOICE\n"
+        "from pointsman.policies.policy import policy\n"
+        "@policy(rule='r', source='s', reasons=('r',), reads=())\n"
+        "def first(request, view, parameters):\n"
+        "    return CHOICE, 0\n"
+    )
+    assert policy_named(f"{tmp_path / 'neighbourly.py'}:first").name == "first"
+
+
+def test_a_file_without_a_policy_says_so(tmp_path):
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    with pytest.raises(InputError, match=r"empty\.py: no @policy in it; expected mine"):
+        policy_named(f"{tmp_path / 'empty.py'}:mine")

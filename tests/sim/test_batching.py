@@ -57,6 +57,7 @@ def run(fleet: Fleet, name: str = "round_robin") -> Fleet:
         np.zeros(n, dtype=np.int32),
         np.zeros(n, dtype=np.int8),
         np.zeros(1, dtype=REQUEST),
+        len(rule.reasons),
         0,
     )
     assert wrong == NONE

@@ -195,7 +195,7 @@ def test_a_choice_outside_the_fleet_is_an_error_that_names_the_request():
         return 2, 0
 
     workload = workload_of_columns([0.0, 1.0], service_ms=[1.0, 1.0])
-    with pytest.raises(InputError, match=r"policy wrong chose no replica for request 0 .*0\.\.1"):
+    with pytest.raises(InputError, match=r"policy wrong .* request 0 .*candidate in 0\.\.1"):
         simulate(workload, wrong, FifoFleet(2))
 
 
@@ -221,3 +221,55 @@ def test_a_user_policy_is_an_ordinary_policy():
     assert isinstance(last, Policy)
     routed = simulate(workload_of_columns([0.0], service_ms=[1.0]), last, FifoFleet(3))
     assert routed.replica.tolist() == [2]
+
+
+@pytest.mark.parametrize("reason", [1, -1, 300])
+def test_a_reason_that_the_policy_does_not_have_is_an_error(reason):
+    @policy(rule="test", source="test", reasons=("only",), reads=())
+    def wordy(request, view, parameters):
+        return 0, reason
+
+    with pytest.raises(InputError, match=r"policy wordy .*reason in 0\.\.0"):
+        simulate(workload_of_columns([0.0], service_ms=[1.0]), wordy, FifoFleet(2))
+
+
+chains = st.lists(st.integers(0, 3), max_size=6).map(
+    lambda choices: [tuple(choices[: depth + 1]) for depth in range(len(choices))]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(chains, min_size=1, max_size=25), st.sampled_from((1, 3, 64, 65, 130)), st.data())
+def test_chains_of_blocks_equal_a_plain_model(given_chains, replicas, data):
+    """A block is named by all choices up to it, so that equal names mean equal prefixes."""
+    slack_ms = data.draw(st.sampled_from((0.0, 3.0, 1e9)))
+    numbers: dict[tuple, int] = {}
+    flat = [numbers.setdefault(block, len(numbers)) for chain in given_chains for block in chain]
+    lengths = [len(chain) for chain in given_chains]
+    n = len(given_chains)
+    workload = workload_of_columns(
+        np.arange(n) * 2.0,
+        prompt_tokens=[16 * length + 5 for length in lengths],
+        output_tokens=[10] * n,
+        chain_start=np.concatenate(([0], np.cumsum(lengths))),
+        chain_blocks=flat,
+        block_size_tokens=16,
+    )
+    costs = StageCosts(prefill_ms_per_token=0.5, decode_ms_per_token=1.0)
+    rule = POLICIES["locality_aware"].bind(slack_ms=slack_ms)
+    routed = simulate(workload, rule, FifoFleet(replicas, costs=costs))
+    free, held = [0.0] * replicas, [set() for _ in range(replicas)]
+    for i, chain in enumerate(given_chains):
+        now = 2.0 * i
+        waits = [max(0.0, at - now) for at in free]
+        shortest = waits.index(min(waits))
+        depths = [next((d for d, b in enumerate(chain) if b not in h), len(chain)) for h in held]
+        within = [
+            k for k in range(replicas) if depths[k] and waits[k] <= waits[shortest] + slack_ms
+        ]
+        best = min(within, key=lambda k: (-depths[k], waits[k], k)) if within else shortest
+        assert routed.replica[i] == best
+        assert routed.cached_tokens[i] == 16 * depths[best]
+        assert rule.reasons[routed.reason[i]] == ("prefix_locality" if within else "queue_fallback")
+        free[best] = max(now, free[best]) + 10.0 + (16 * len(chain) + 5 - 16 * depths[best]) * 0.5
+        held[best].update(chain)

@@ -6,8 +6,9 @@ folder (``$XDG_CACHE_HOME`` or ``~/.cache``), never beside the sources: an insta
 Where no folder can be written, functions are compiled in every process.
 
 A compiled function contains the helpers it calls from other files, and Numba only looks at the
-function's own file to tell whether its cache is stale. Here the key is the file's content **and**
-a digest of all of Pointsman's sources, so that code of another version is never served.
+function's own file to tell whether its cache is stale. Here the key is a digest of all of
+Pointsman's sources **and** of every file of a user's from which something is compiled in, so that
+code of another version is never served.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -51,19 +53,45 @@ def cache_folder() -> Path:
     return Path(home) / "pointsman" / source_digest()
 
 
+def reachable_functions(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """The function and all Python functions that its code may call by a global or closed-over name,
+    compiled or not."""
+    found: dict[int, Callable[..., Any]] = {}
+    waiting = [getattr(function, "py_func", function)]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in found or not isinstance(current, FunctionType):
+            continue
+        found[id(current)] = current
+        values = [current.__globals__.get(name) for name in current.__code__.co_names]
+        values += [cell.cell_contents for cell in current.__closure__ or ()]
+        waiting += [getattr(value, "py_func", value) for value in values]
+    yield from found.values()
+
+
+def _users_digest(function: Callable[..., Any]) -> str:
+    """A digest of the files outside the package whose functions are compiled into this one."""
+    files = {Path(each.__code__.co_filename).resolve() for each in reachable_functions(function)}
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(files):
+        if path.is_file() and not path.is_relative_to(_PACKAGE):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         self._py_file = file
         self._lineno = function.__code__.co_firstlineno
         folder = self.get_suitable_cache_subpath(file)
         self._folder = str(cache_folder() / folder)
+        self._users_digest = _users_digest(function)
 
     def get_cache_path(self) -> str:
         return self._folder
 
     def get_source_stamp(self) -> tuple[str, str]:
-        own = hashlib.blake2b(Path(self._py_file).read_bytes(), digest_size=16)
-        return (source_digest(), own.hexdigest())
+        return (source_digest(), self._users_digest)
 
 
 class _CompileResults(caching.CompileResultCacheImpl):  # type: ignore[misc]

@@ -83,8 +83,8 @@ def _set_where(row: Any, first: int, bits: Any, value: float) -> None:
 @inlined
 def fill_cached_tokens(  # noqa: PLR0913
     holders: Holders, blocks: Any, start: int, stop: int, coverage: tuple[int, int], row: Any
-) -> None:
-    """Write into ``row`` how many leading tokens of a chain each replica holds.
+) -> float:
+    """Write into ``row`` how many leading tokens of a chain each replica holds; the most of them.
 
     ``coverage``: tokens a block, and tokens of the whole chain. A replica is written where it
     drops out of the walk, and all that remain in one go at its end: a prefix that every replica
@@ -92,8 +92,9 @@ def fill_cached_tokens(  # noqa: PLR0913
     """
     block_tokens, chain_tokens = coverage
     row[:] = 0.0
+    longest = 0.0
     if start == stop:
-        return
+        return longest
     for word in range(holders.shape[1]):
         first = word * REPLICAS_A_WORD
         alive = _ALL
@@ -102,8 +103,11 @@ def fill_cached_tokens(  # noqa: PLR0913
             if place > start and still != alive:
                 held_tokens = float((place - start) * block_tokens)
                 _set_where(row, first, alive ^ still, held_tokens)
+                longest = max(longest, held_tokens)
             alive = still
             if alive == _NONE:
                 break
         if alive != _NONE:
             _set_where(row, first, alive, float(chain_tokens))
+            longest = float(chain_tokens)
+    return longest

@@ -70,7 +70,8 @@ def decide(policy: Policy, situation: Situation) -> Decision:
     """
     home = _home_column(situation) if SESSION in policy.reads else NOWHERE
     random = situation.random if RANDOM in policy.reads else 0.0
-    fields = (situation.now_ms, situation.prompt_tokens, situation.sequence, home, random)
+    cached = float(situation.view[CACHED_TOKENS].max()) if "prefix" in policy.reads else 0.0
+    fields = (situation.now_ms, situation.prompt_tokens, situation.sequence, home, cached, random)
     request = np.array(fields, dtype=REQUEST)[()]  # in the order of REQUEST
     candidate, reason = policy.choose(
         request, _visible(policy, situation.view), policy.parameter_values

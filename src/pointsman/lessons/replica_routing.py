@@ -67,6 +67,7 @@ def select_replica(  # noqa: PLR0913 - the lesson's signature
     if "prefix" in policy.reads:
         row["home"] = _home(request, session_owner, len(fleet))
         view[CACHED_TOKENS] = _holds_prefix(request, fleet)
+        row["longest_hit_tokens"] = view[CACHED_TOKENS].max()
     chosen, reason = policy.choose(row[0], view, policy.parameter_values)
     return chosen, policy.reasons[reason]
 

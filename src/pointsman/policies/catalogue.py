@@ -62,13 +62,18 @@ def _from_file(path: Path, name: str) -> Policy:
         raise InputError(f"policy file {path} cannot be loaded as Python")
     module = importlib.util.module_from_spec(specification)
     sys.modules[module_name] = module
+    sys.path.insert(0, str(path.resolve().parent))  # its own neighbours, as for a script
     try:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # whatever a user's file does when it runs
         raise InputError(
             f"policy file {path}: cannot be loaded: {type(error).__name__}: {error}"
         ) from error
+    finally:
+        sys.path.pop(0)
     defined = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
+    if not defined:
+        raise InputError(f"policy file {path}: no @policy in it; expected {name}")
     if name not in defined:
         raise unknown_name(str(path), "policy", name, defined)
     return defined[name]

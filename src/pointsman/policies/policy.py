@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from pointsman.core.compiled import Kernel
 from pointsman.core.errors import InputError, unknown_name, wrong_value
+from pointsman.policies.signals import check_purity, check_signals
 
 REQUEST = np.dtype(
     [
@@ -36,6 +37,7 @@ REQUEST = np.dtype(
         ("prompt_tokens", np.int64),  # -1 where unknown
         ("sequence", np.int64),  # how many requests were routed before this one
         ("home", np.int64),  # the candidate that served the session's last request, or -1
+        ("longest_hit_tokens", np.float64),  # the largest CACHED_TOKENS of any candidate
         ("random", np.float64),  # one draw from [0, 1), the policy's only randomness
     ],
     align=True,
@@ -61,6 +63,7 @@ class Request(Protocol):
     prompt_tokens: int
     sequence: int
     home: int
+    longest_hit_tokens: float
     random: float
 
 
@@ -124,8 +127,9 @@ class Policy:
 def _compiled(function: Choose) -> Any:
     try:
         return Kernel(function, CHOOSE_SIGNATURE).dispatcher
-    except NumbaError as error:
-        raise InputError(f"policy {function.__name__} does not compile: {error}") from error
+    except (NumbaError, AttributeError, KeyError, NotImplementedError, TypeError) as error:
+        why = " ".join(str(error).split())[:300]
+        raise InputError(f"policy {function.__name__} does not compile: {why}") from error
 
 
 def policy(
@@ -147,8 +151,10 @@ def policy(
         for signal in reads:
             if signal not in READABLE:
                 raise unknown_name(f"policy {name}", "signal", signal, READABLE)
-        if not reasons:
-            raise InputError(f"policy {name}: reasons is empty; expected at least one")
+        if isinstance(reasons, str) or not reasons:
+            raise wrong_value(f"policy {name}", "reasons", reasons, "a tuple of at least one name")
+        check_signals(name, function, reads)
+        check_purity(name, function)
         return Policy(
             name=name,
             rule=rule,

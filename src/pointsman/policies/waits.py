@@ -35,14 +35,18 @@ def shortest_wait(request: Request, view: View) -> int:
 
 
 @inlined
-def shortest_wait_with_prefix(request: Request, view: View) -> int:
-    """Of the candidates that hold some of the prompt, the one with the shortest wait, or -1."""
+def longest_prefix_within(request: Request, view: View, limit_ms: float) -> int:
+    """Of the candidates that hold some of the prompt and wait at most ``limit_ms``, the one that
+    holds most of it; among equals the shortest wait, then the lowest index; -1 for none."""
     best = -1
+    best_tokens = 0.0
     best_ms = np.inf
     for i in range(view.shape[1]):
-        if view[CACHED_TOKENS, i] > 0.0:
+        tokens = view[CACHED_TOKENS, i]
+        if tokens > 0.0 and tokens >= best_tokens:
             this_ms = max(0.0, view[FREE_AT_MS, i] - request.now_ms)
-            if this_ms < best_ms:
+            if this_ms <= limit_ms and (tokens > best_tokens or this_ms < best_ms):
                 best = i
+                best_tokens = tokens
                 best_ms = this_ms
     return best

@@ -28,6 +28,7 @@ from pointsman.sim.batching_state import (
     idle_fleet,
 )
 from pointsman.sim.blocks import cache_chains
+from pointsman.sim.choices import bad_choice
 from pointsman.workload.workload import Floats, Ints, Workload
 
 MAX_REPLICAS = 1 << 12
@@ -158,13 +159,11 @@ def simulate_fleet(
         replica,
         reason,
         np.zeros(1, dtype=REQUEST),
+        len(policy.reasons),
         seed,
     )
     if wrong != NONE:
-        raise InputError(
-            f"policy {policy.name} chose no replica for request {workload.names.request(wrong)}"
-            f" (row {wrong}); expected a candidate in 0..{count - 1}"
-        )
+        raise bad_choice(workload, policy, count, wrong)
     return _run(workload, policy, fleet, state, (replica, reason))
 
 

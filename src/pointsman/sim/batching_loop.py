@@ -107,7 +107,8 @@ def _fleet_type() -> Any:
 def batching_loop(reads: frozenset[str]) -> Kernel:  # noqa: PLR0915 - one event loop
     """The loop for policies that read these signals.
 
-    It returns the row of the first request for which the policy chose no replica, or NONE.
+    It returns the row of the first request for which the policy chose no replica, or gave none of
+    its reasons; else NONE.
     """
     reads_queue = "queue" in reads
     reads_requests = "requests" in reads
@@ -124,6 +125,7 @@ def batching_loop(reads: frozenset[str]) -> Kernel:  # noqa: PLR0915 - one event
         replica_of: Ints,
         reason_of: Any,
         request_row: Any,
+        reasons: int,
         seed: int,
     ) -> int:
         request = request_row[0]
@@ -160,7 +162,9 @@ def batching_loop(reads: frozenset[str]) -> Kernel:  # noqa: PLR0915 - one event
                 last = first + min(question.prompt_blocks, (prompt - 1) // size)
                 coverage = (size, (last - first) * size)
                 row = view[CACHED_TOKENS]
-                fill_cached_tokens(fleet.holders, fleet.chain_blocks, first, last, coverage, row)
+                request.longest_hit_tokens = fill_cached_tokens(
+                    fleet.holders, fleet.chain_blocks, first, last, coverage, row
+                )
             for k in range(count):
                 if reads_queue:
                     view[FREE_AT_MS, k] = now_ms + _expected_wait_ms(fleet, k, now_ms)
@@ -168,7 +172,7 @@ def batching_loop(reads: frozenset[str]) -> Kernel:  # noqa: PLR0915 - one event
                     view[REQUESTS, k] = fleet.replicas[k].in_flight
 
             k, reason = choose(request, view, parameters)
-            if k < 0 or k >= count:
+            if k < 0 or k >= count or reason < 0 or reason >= reasons:
                 return i
             replica_of[i] = k
             reason_of[i] = reason
@@ -202,6 +206,7 @@ def batching_loop(reads: frozenset[str]) -> Kernel:  # noqa: PLR0915 - one event
         types.Array(types.int32, 1, "C"),
         types.Array(types.int8, 1, "C"),
         types.Array(REQUEST_TYPE, 1, "C"),
+        types.int64,
         types.int64,
     )
     return Kernel(run, signature)

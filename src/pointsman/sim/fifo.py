@@ -16,11 +16,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pointsman.core.errors import InputError, wrong_value
+from pointsman.core.errors import wrong_value
 from pointsman.costs.stages import StageCosts, stages_of
 from pointsman.dispatch.holders import empty_holders, words_for
 from pointsman.metrics.service import Served
 from pointsman.policies.policy import REQUEST, SESSION, SIGNALS, Policy
+from pointsman.sim.choices import bad_choice
 from pointsman.sim.fifo_loop import NONE, Outcome, Rates, Replicas, Requests, fifo_loop
 from pointsman.workload.workload import Floats, Ints, Workload
 
@@ -117,12 +118,10 @@ def simulate(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int = 0
         _idle_replicas(workload, policy, fleet.replicas),
         outcome,
         np.zeros(1, dtype=REQUEST),
+        len(policy.reasons),
     )
     if wrong != NONE:
-        raise InputError(
-            f"policy {policy.name} chose no replica for request {workload.names.request(wrong)}"
-            f" (row {wrong}); expected a candidate in 0..{fleet.replicas - 1}"
-        )
+        raise bad_choice(workload, policy, fleet.replicas, wrong)
     return Routed(workload, policy, fleet, *outcome)
 
 

@@ -4,7 +4,8 @@ One request through it:
 
     request + view  ->  policy.choose  ->  replica  ->  cached tokens  ->  service  ->  columns
 
-It returns the row of the first request for which the policy chose no replica, or ``NONE``.
+It returns the row of the first request for which the policy chose no replica, or gave none of its
+reasons; else ``NONE``.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ _SIGNATURE = types.int64(
     types.NamedTuple([VIEW_TYPE, _F8, _BITS, _I4, _I4, _I4, _I4], Replicas),
     types.NamedTuple([_I4, _I1, _F8, _F8, _I4], Outcome),
     types.Array(REQUEST_TYPE, 1, "C"),
+    types.int64,
 )
 
 
@@ -136,6 +138,7 @@ def fifo_loop(reads: frozenset[str], one_word: bool) -> Kernel:  # noqa: PLR0915
         replicas: Replicas,
         outcome: Outcome,
         request_row: Any,
+        reasons: int,
     ) -> int:
         request = request_row[0]
         blocks = requests.chain_blocks
@@ -159,10 +162,11 @@ def fifo_loop(reads: frozenset[str], one_word: bool) -> Kernel:  # noqa: PLR0915
                 _retire_finished(replicas, outcome, now_ms)
             if reads_prefix:
                 row = replicas.signals[CACHED_TOKENS]
-                fill_cached_tokens(replicas.holders, blocks, first, last, coverage, row)
+                longest = fill_cached_tokens(replicas.holders, blocks, first, last, coverage, row)
+                request.longest_hit_tokens = longest
 
             k, reason = choose(request, replicas.signals, parameters)
-            if k < 0 or k >= count:
+            if k < 0 or k >= count or reason < 0 or reason >= reasons:
                 return i
 
             # What happens there.
