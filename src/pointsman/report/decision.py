@@ -6,9 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pointsman.report.document import DECISION_SCHEMA, text_of
-from pointsman.report.table import csv_text, text_table
+from pointsman.report.table import cell, csv_text, number, text_table, wrapped
 from pointsman.verdict.decide import Verdict
 from pointsman.verdict.figures import Figures
+
+_DIGITS = 6  # a check that fails by little is to be seen failing
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +80,24 @@ def decision_document(decision: Decision) -> dict[str, Any]:
 
 
 def _table(rows: list[tuple[str, str, object]], verdict: Verdict) -> str:
-    shown = [(block, name, _shown(value)) for block, name, value in rows if block != "decision"]
+    shown = [
+        (block, name, cell(name, value, _DIGITS))
+        for block, name, value in rows
+        if block != "decision"
+    ]
     checks = [
-        (check.name, f"{check.value:.6g}", f"{check.limit:.6g}", "yes" if check.passed else "NO")
+        (
+            check.name,
+            number(check.value, _DIGITS),
+            number(check.limit, _DIGITS),
+            "yes" if check.passed else "NO",
+        )
         for check in verdict.checks
     ]
     return "\n".join(
         (
             text_table(("block", "figure", "value"), shown, left_columns=2),
             text_table(("check", "value", "limit", "holds"), checks),
-            f"{verdict.decision}: {verdict.reason}\nnext: {verdict.next_action}\n",
+            wrapped(f"{verdict.decision}: {verdict.reason}") + f"next: {verdict.next_action}\n",
         )
     )
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.6g}" if isinstance(value, float) else str(value)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pointsman.comparison.estimate import Estimate
 from pointsman.report.document import estimate_document, text_of
-from pointsman.report.table import csv_text, text_table
+from pointsman.report.table import cell, csv_text, text_columns
+
+TITLES = {
+    "workload": "workload",
+    "ledger": "ledger: each stage summed over all requests, nothing cached",
+    "summary": "summary: the burst, all requests at once",
+    "service": "service: the requests as they arrived",
+    "reasons": "reasons: how often each decided, as they arrived",
+    "costs": "costs: the constants",
+}
+_DIGITS = 4
 
 
 def estimate_text(estimate: Estimate, form: str) -> str:
@@ -12,19 +22,17 @@ def estimate_text(estimate: Estimate, form: str) -> str:
     document = estimate_document(estimate)
     if form == "json":
         return text_of(document)
-    rows = [
-        (block, name, value)
-        for block in ("workload", "ledger", "summary", "service", "reasons")
-        for name, value in document[block].items()
-    ]
-    costs = [("costs", name, value) for name, value in document["fleet"]["costs"].items()]
+    document["costs"] = document["fleet"]["costs"]
     if form == "csv":
-        return csv_text(("block", "name", "value"), [*rows, *costs])
-    shown = [(block, name, _shown(value)) for block, name, value in [*rows, *costs]]
-    return text_table(("block", "figure", "value"), shown, left_columns=2)
+        rows = [(block, *item) for block in TITLES for item in document[block].items()]
+        return csv_text(("block", "name", "value"), rows)
+    width = max(len(name) for block in TITLES for name in document[block])
+    return "\n".join(
+        f"{title}\n{_block(document[block], width)}" for block, title in TITLES.items()
+    )
 
 
-def _shown(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+def _block(figures: dict[str, object], width: int) -> str:
+    """The figures of one block, in columns that stand alike in all blocks."""
+    rows = [(f"  {name:<{width}}", cell(name, value, _DIGITS)) for name, value in figures.items()]
+    return text_columns(rows)
