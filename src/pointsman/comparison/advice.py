@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pointsman.comparison.policies import Comparison, PolicyResult
@@ -10,13 +10,24 @@ from pointsman.comparison.policies import Comparison, PolicyResult
 # Closer than this, two figures are called equal: one workload cannot tell them apart.
 EQUAL_WITHIN_FRACTION = 0.02
 EQUAL_WITHIN_MS = 0.5
+EQUAL_WITHIN_CACHED_FRACTION = 0.005
+EQUAL_WITHIN_SKEW = 0.02
+
+# With fewer, five or fewer requests lie at or above the P95.
+FEW_REQUESTS = 100
+
+Figure = Callable[[PolicyResult], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The policy to take and why; ``policy`` is None where the workload does not tell."""
+    """The policy to take and why; ``policy`` and ``label`` are None where nothing tells.
+
+    ``label`` is the policy with its parameters.
+    """
 
     policy: str | None
+    label: str | None
     sentence: str
 
 
@@ -29,37 +40,58 @@ def advise(comparison: Comparison) -> Advice:
     assumptions.
     """
     results = comparison.results
+    few = _few(len(comparison.workload))
+    latency = _against("P95 latency", _p95_latency, results)
     if len(results) == 1:
-        return Advice(None, f"Only {results[0].policy.label} was run: {_latencies(results)}.")
-    equals = _least(_least(results, _p95_latency), _p95_wait)
+        return Advice(None, None, f"Only {results[0].policy.label} was run: {latency}.{few}")
+    fast = _least(results, _p95_latency)
+    equals = _least(fast, _p95_wait)
     chosen = min(equals, key=lambda result: len(result.policy.reads))
-    others = [result for result in results if result not in equals]
-    if not others:
+    if len(equals) == len(results):
         return Advice(
             None,
-            f"No policy to prefer on this workload: {_latencies(results)}, and equal queue waits;"
-            f" {chosen.policy.label} reads the fewest signals.",
+            None,
+            f"No policy to prefer on this workload: {latency}, and equal queue waits;"
+            f" {chosen.policy.label} reads the fewest signals.{few}",
         )
-    return Advice(
-        chosen.policy.name,
-        f"Take {chosen.policy.label}: {_latencies([chosen, *others])}{_also(chosen, equals)}."
-        f" Why: {_why(chosen, min(others, key=_p95_latency))}.",
+    slower = [result for result in results if result not in fast]
+    later = [result for result in fast if result not in equals]
+    rival = min(later or slower, key=_p95_latency)
+    sentence = (
+        f"Take {chosen.policy.label}: {_lead(chosen, later, slower)}{_also(chosen, equals)}"
+        f"{_reasons(chosen, rival, wait_is_told=bool(later))}.{few}"
     )
+    return Advice(chosen.policy.name, chosen.policy.label, sentence)
 
 
-def _least(
-    results: Sequence[PolicyResult], figure: Callable[[PolicyResult], float]
-) -> list[PolicyResult]:
+def _least(results: Sequence[PolicyResult], figure: Figure) -> list[PolicyResult]:
     least = min(map(figure, results))
-    margin = max(EQUAL_WITHIN_MS, EQUAL_WITHIN_FRACTION * least)
+    margin = _margin(least, EQUAL_WITHIN_MS)
     return [result for result in results if figure(result) <= least + margin]
 
 
-def _latencies(results: Sequence[PolicyResult]) -> str:
+def _margin(least: float, absolute: float) -> float:
+    return max(absolute, EQUAL_WITHIN_FRACTION * least)
+
+
+def _lead(
+    chosen: PolicyResult, later: Sequence[PolicyResult], slower: Sequence[PolicyResult]
+) -> str:
+    """What decided, first: the wait against those as fast, the latency against the slower ones."""
+    clauses = []
+    if later:
+        wait = _against("P95 queue wait", _p95_wait, [chosen, *later])
+        clauses.append(f"{wait}, at P95 latencies within {EQUAL_WITHIN_FRACTION:.0%}")
+    if slower:
+        clauses.append(_against("P95 latency", _p95_latency, [chosen, *slower]))
+    return "; ".join(clauses)
+
+
+def _against(name: str, figure: Figure, results: Sequence[PolicyResult]) -> str:
     first, *others = results
-    text = f"P95 latency {_ms(_p95_latency(first))}"
+    text = f"{name} {_ms(figure(first))}"
     if others:
-        listed = [f"{_ms(_p95_latency(other))} ({other.policy.label})" for other in others]
+        listed = [f"{_ms(figure(other))} ({other.policy.label})" for other in others]
         text += f" against {', '.join(listed)}"
     return text
 
@@ -69,19 +101,60 @@ def _also(chosen: PolicyResult, equals: Sequence[PolicyResult]) -> str:
     return f"; {', '.join(names)} within {EQUAL_WITHIN_FRACTION:.0%} of it" if names else ""
 
 
-def _why(chosen: PolicyResult, rival: PolicyResult) -> str:
-    ours, theirs = chosen.metrics, rival.metrics
-    if ours.cached_token_fraction is not None and theirs.cached_token_fraction is not None:
-        what = "of the prompt tokens are found in a cache"
-        cached = (ours.cached_token_fraction, theirs.cached_token_fraction)
-    else:
-        what = "of the requests find a cached prefix"
-        cached = (ours.cache_hit_rate, theirs.cache_hit_rate)
-    return (
-        f"{cached[0]:.1%} {what} against {cached[1]:.1%} with {rival.policy.label},"
-        f" P95 queue wait is {_ms(_p95_wait(chosen))} against {_ms(_p95_wait(rival))},"
-        f" busy-time skew {ours.busy_skew_ratio:.2f} against {theirs.busy_skew_ratio:.2f}"
-    )
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A figure of the chosen policy beside its rival's; ``gain`` > 0 speaks for the choice."""
+
+    text: str
+    gain: float
+    margin: float
+
+
+def _reasons(chosen: PolicyResult, rival: PolicyResult, *, wait_is_told: bool) -> str:
+    """What speaks for the choice and what against it, figures that are equal left out."""
+    points = [_cached(chosen, rival), _skew(chosen, rival)]
+    if not wait_is_told:
+        points.insert(1, _wait(chosen, rival))
+    favour = [point.text for point in points if point.gain > point.margin]
+    price = [point.text for point in points if -point.gain > point.margin]
+    text = f". Why: {_listed(favour, rival)}" if favour else ""
+    if price:
+        text += f", at the price of {_listed(price, None if favour else rival)}"
+    return text
+
+
+def _listed(texts: Iterable[str], rival: PolicyResult | None) -> str:
+    first, *others = texts
+    named = first if rival is None else f"{first} with {rival.policy.label}"
+    return ", ".join([named, *others])
+
+
+def _cached(chosen: PolicyResult, rival: PolicyResult) -> _Point:
+    ours, theirs = chosen.metrics.cached_token_fraction, rival.metrics.cached_token_fraction
+    what = "of the prompt tokens found in a cache"
+    if ours is None or theirs is None:
+        ours, theirs = chosen.metrics.cache_hit_rate, rival.metrics.cache_hit_rate
+        what = "of the requests with a cached prefix"
+    margin = _margin(min(ours, theirs), EQUAL_WITHIN_CACHED_FRACTION)
+    return _Point(f"{ours:.1%} {what} against {theirs:.1%}", ours - theirs, margin)
+
+
+def _wait(chosen: PolicyResult, rival: PolicyResult) -> _Point:
+    ours, theirs = _p95_wait(chosen), _p95_wait(rival)
+    margin = _margin(min(ours, theirs), EQUAL_WITHIN_MS)
+    return _Point(f"a P95 queue wait of {_ms(ours)} against {_ms(theirs)}", theirs - ours, margin)
+
+
+def _skew(chosen: PolicyResult, rival: PolicyResult) -> _Point:
+    ours, theirs = chosen.metrics.busy_skew_ratio, rival.metrics.busy_skew_ratio
+    margin = _margin(min(ours, theirs), EQUAL_WITHIN_SKEW)
+    return _Point(f"a busy-time skew of {ours:.2f} against {theirs:.2f}", theirs - ours, margin)
+
+
+def _few(requests: int) -> str:
+    if requests >= FEW_REQUESTS:
+        return ""
+    return f" Few requests ({requests}): a P95 of so few rests on the slowest five at most."
 
 
 def _p95_wait(result: PolicyResult) -> float:
