@@ -112,8 +112,37 @@ def mine(request, view, parameters):
     assert [shown(1), shown(1), shown(2)] == ["1 0", "1 1", "2 0"]
 
 
+@pytest.mark.parametrize("damage", ["cut", "scrambled", "emptied"])
+def test_a_damaged_cache_is_replaced(copied, tmp_path, damage):
+    cache = tmp_path / "cache"
+    probe(copied, str(cache))
+    for file in [*cache.rglob("*.nbi"), *cache.rglob("*.nbc")]:
+        content = file.read_bytes()
+        half = len(content) // 2
+        damaged = {
+            "cut": content[:half],
+            "scrambled": bytes(255 - byte for byte in content),
+            "emptied": b"",
+        }
+        file.write_bytes(damaged[damage])
+    assert probe(copied, str(cache)) == "[0, 1, 2] [0, 0]"
+    assert probe(copied, str(cache)) == "[0, 1, 2] [1, 1]"
+
+
+def test_a_constant_from_a_users_other_file_is_followed(tmp_path):
+    constants, script = tmp_path / "constants.py", tmp_path / "theirs.py"
+    script.write_text(
+        "from constants import CHOICE\n"
+        "from pointsman.policies.policy import policy\n"
+        "@policy(rule='r', source='s', reasons=('r',), reads=())\n"
+        "def theirs(request, view, parameters):\n"
+        "    return CHOICE, 0\n"
+    )
+    assert [chosen_by(script, constants, f"CHOICE = {k}\n", tmp_path) for k in (1, 2)] == ["1", "2"]
+
+
 def test_a_users_helper_in_another_file_is_followed_too(tmp_path):
-    helper_file, script = tmp_path / "aside.py", tmp_path / "theirs.py"
+    aside, script = tmp_path / "aside.py", tmp_path / "theirs.py"
     script.write_text(
         "from aside import choice\n"
         "from pointsman.policies.policy import policy\n"
@@ -121,22 +150,21 @@ def test_a_users_helper_in_another_file_is_followed_too(tmp_path):
         "def theirs(request, view, parameters):\n"
         "    return choice(), 0\n"
     )
+    source = "from pointsman.core.compiled import helper\n@helper\ndef choice():\n    return {}\n"
+    assert [chosen_by(script, aside, source.format(k), tmp_path) for k in (1, 2)] == ["1", "2"]
+
+
+def chosen_by(script: Path, other: Path, source: str, folder: Path) -> str:
+    """What the policy ``theirs`` of the script chooses with that source in the other file."""
+    other.write_text(source)
     show = (
         f"from pointsman import policy_named; p = policy_named('{script}:theirs');"
         "import numpy as np; from pointsman.policies.policy import REQUEST;"
         "print(p.choose(np.zeros(1, REQUEST)[0], np.zeros((3, 9)), p.parameter_values)[0])"
     )
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     environment.pop("NUMBA_CACHE_DIR", None)
-
-    def shown(choice: int) -> str:
-        helper_file.write_text(
-            "from pointsman.core.compiled import helper\n"
-            f"@helper\ndef choice():\n    return {choice}\n"
-        )
-        command = [sys.executable, "-B", "-c", show]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True, timeout=60
-        ).stdout.strip()
-
-    assert [shown(1), shown(2)] == ["1", "2"]
+    command = [sys.executable, "-B", "-c", show]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=60
+    ).stdout.strip()

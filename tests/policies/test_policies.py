@@ -132,8 +132,9 @@ def test_binding_sets_parameters_and_keeps_the_compiled_function():
     [
         ("locality", r"policy 'locality' is unknown.*did you mean locality_aware\?"),
         ("locality_aware:slak_ms=3", r"parameter 'slak_ms' is unknown.*did you mean slack_ms\?"),
-        ("locality_aware:slack_ms=-3", r"slack_ms is -3.0; expected a number >= 0"),
+        ("locality_aware:slack_ms=-3", r"slack_ms is -3.0; expected a finite number >= 0"),
         ("locality_aware:slack_ms=nan", r"slack_ms is nan"),
+        ("locality_aware:slack_ms=inf", r"slack_ms is inf"),
         ("locality_aware:slack_ms=much", r"slack_ms is 'much'"),
         ("locality_aware:slack_ms", r"'slack_ms' is no parameter; expected NAME=NUMBER"),
         ("round_robin:slack_ms=3", r"round_robin takes no parameters"),
@@ -202,6 +203,30 @@ def test_every_policy_of_the_catalogue_says_its_rule_and_source():
 
 def made(function, **given):
     return policy(rule="r", source="s", reasons=("r",), **given)(function)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"parameters": {"x": "abc"}}, "x is 'abc'"),
+        ({"parameters": {"x": float("inf")}}, "x is inf"),
+        ({"parameters": {"x": -1.0}}, "x is -1.0"),
+    ],
+)
+def test_parameters_are_finite_numbers(given, message):
+    with pytest.raises(InputError, match=message):
+        made(lambda request, view, parameters: (0, 0), **given)
+
+
+def test_a_policy_takes_three_arguments():
+    with pytest.raises(InputError, match=r"takes \(request, view\); expected \(request, view, par"):
+        made(lambda request, view: (0, 0))
+
+
+@pytest.mark.parametrize("reasons", [(1, 2), ("a\r\nb",), ("x",) * 128])
+def test_reasons_are_printable_names(reasons):
+    with pytest.raises(InputError, match="reason"):
+        policy(rule="r", source="s", reasons=reasons)(lambda request, view, parameters: (0, 0))
 
 
 def test_a_signal_that_is_used_must_be_declared():

@@ -20,8 +20,8 @@ from pointsman.metrics.service import (
 )
 from pointsman.metrics.skew import skew_ratio
 from pointsman.policies.policy import Policy
-from pointsman.sim.fifo import FifoFleet, simulate
-from pointsman.workload.workload import Workload
+from pointsman.sim.fifo import FifoFleet, Routed, simulate
+from pointsman.workload.workload import Floats, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class StageTotals:
 class BurstSummary:
     """All requests at once on the fleet; unrounded, with the lesson's names.
 
-    ``single_replica_time_ms`` is what one replica needs for them, nothing cached.
+    ``single_replica_time_ms`` is what one replica of the fleet needs for them by itself, with the
+    same policy and caches, so that a fleet of one is exactly as fast as its own baseline.
     """
 
     single_replica_time_ms: float
@@ -71,14 +72,13 @@ class Estimate:
 
 def estimate(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int = 0) -> Estimate:
     """Price the workload, run it as a burst and as it arrived."""
-    ledger = stage_totals(workload, fleet)
     routed = simulate(workload, policy, fleet, seed)
     return Estimate(
         workload=workload,
         policy=policy,
         fleet=fleet,
         seed=seed,
-        ledger=ledger,
+        ledger=stage_totals(workload, fleet),
         summary=_burst(workload, policy, fleet, seed),
         service=service_metrics(routed.served, fleet.replicas),
         reasons=reason_counts(routed.reason, policy.reasons),
@@ -110,27 +110,23 @@ def stage_totals(workload: Workload, fleet: FifoFleet) -> StageTotals:
 def _burst(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int) -> BurstSummary:
     at_once = replace(workload, arrival_ms=np.zeros(len(workload)))
     routed = simulate(at_once, policy, fleet, seed)
-    ledger = stage_totals(workload, fleet)
-    load_ms = np.bincount(routed.replica, weights=routed.service_ms, minlength=fleet.replicas)
+    alone = simulate(at_once, policy, replace(fleet, replicas=1), seed)
+    stages = stage_totals(workload, fleet)
+    load_ms = _load_ms(routed)
     makespan_ms = float(load_ms.max())
     return BurstSummary(
-        single_replica_time_ms=_total_ms(ledger),
+        single_replica_time_ms=float(_load_ms(alone).max()),
         makespan_ms=makespan_ms,
         throughput_req_per_ms=len(workload) / makespan_ms if makespan_ms else 0.0,
         imbalance_ratio=skew_ratio(load_ms),
-        comm_cost_ms=ledger.comm_ms,
-        handoff_total_ms=ledger.handoff_ms,
-        handoff_total_bytes=ledger.handoff_bytes,
+        comm_cost_ms=stages.comm_ms,
+        handoff_total_ms=stages.handoff_ms,
+        handoff_total_bytes=stages.handoff_bytes,
         queue_wait_total_ms=float(routed.queue_wait_ms.sum()),
     )
 
 
-def _total_ms(ledger: StageTotals) -> float:
-    return (
-        ledger.prefill_ms
-        + ledger.decode_ms
-        + ledger.comm_ms
-        + ledger.pipeline_ms
-        + ledger.handoff_ms
-        + ledger.service_ms
-    )
+def _load_ms(routed: Routed) -> Floats:
+    """The work of each replica, added up in the order in which it came."""
+    loads = [load.busy_ms for load in replica_loads(routed.served, routed.fleet.replicas)]
+    return np.array(loads, dtype=np.float64)

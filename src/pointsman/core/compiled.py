@@ -70,12 +70,17 @@ def reachable_functions(function: Callable[..., Any]) -> Iterator[Callable[..., 
 
 
 def _users_digest(function: Callable[..., Any]) -> str:
-    """A digest of the files outside the package whose functions are compiled into this one."""
-    files = {Path(each.__code__.co_filename).resolve() for each in reachable_functions(function)}
+    """A digest of what a user's code compiles in: its functions' files, and constants by value."""
     digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(files):
-        if path.is_file() and not path.is_relative_to(_PACKAGE):
-            digest.update(path.read_bytes())
+    for each in reachable_functions(function):
+        path = Path(each.__code__.co_filename).resolve()
+        if not path.is_file() or path.is_relative_to(_PACKAGE):
+            continue
+        digest.update(path.read_bytes())
+        for name in each.__code__.co_names:
+            value = each.__globals__.get(name)
+            if isinstance(value, int | float | str | tuple):
+                digest.update(f"{name}={value!r};".encode())
     return digest.hexdigest()
 
 
@@ -99,7 +104,21 @@ class _CompileResults(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
+    """A cache that is only ever a help: what is damaged is dropped, what cannot be kept is not."""
+
     _impl_class = _CompileResults
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(signature, target_context)
+        except Exception:  # whatever unpickling damaged bytes raises
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        with contextlib.suppress(Exception):  # a full disk, a folder that went away, damage
+            super().save_overload(signature, data)
 
 
 class Kernel:

@@ -8,6 +8,7 @@ added stands under further keys.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -141,6 +142,8 @@ def compare_replica_strategies(
 def _policy(strategy: str, locality_slack_ms: float) -> Policy:
     policy = POLICIES[fields.strategy_name(strategy, STRATEGIES)]
     slack_ms = fields.ratio(locality_slack_ms, "locality_slack_ms", "routing")
+    # An infinite slack is the largest one: no wait is longer.
+    slack_ms = min(slack_ms, sys.float_info.max)
     return policy.bind(slack_ms=slack_ms) if policy.parameters else policy
 
 

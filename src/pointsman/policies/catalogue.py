@@ -50,7 +50,7 @@ def _parameter(text: str, item: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise wrong_value(f"policy {text}", name, value, "a number >= 0") from None
+        raise wrong_value(f"policy {text}", name, value, "a finite number >= 0") from None
 
 
 def _from_file(path: Path, name: str) -> Policy:

@@ -16,6 +16,7 @@ same compiled object.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -69,6 +70,9 @@ class Request(Protocol):
 
 Choose = Callable[[Request, View, Parameters], tuple[int, int]]
 
+CHOOSE_ARGUMENTS = ("request", "view", "parameters")
+MAX_REASONS = 127  # they are kept in 8 bits
+
 REQUEST_TYPE = numba.from_dtype(REQUEST)
 VIEW_TYPE = types.Array(types.float64, 2, "C")
 PARAMETERS_TYPE = types.Array(types.float64, 1, "C")
@@ -101,17 +105,17 @@ class Policy:
         return np.array(list(self.parameters.values()), dtype=np.float64)
 
     def bind(self, **values: float) -> Policy:
-        """The same policy with some parameters set; each is a number >= 0.
+        """The same policy with some parameters set; each is a finite number >= 0.
 
-        Raises InputError for an unknown parameter, a negative value or NaN.
+        Raises InputError for an unknown parameter, or a value that is none.
         """
         for name, value in values.items():
             if name not in self.parameters:
                 if not self.parameters:
                     raise InputError(f"policy {self.name} takes no parameters; got {name}")
                 raise unknown_name(f"policy {self.name}", "parameter", name, self.parameters)
-            if not value >= 0:
-                raise wrong_value(f"policy {self.name}", name, value, "a number >= 0")
+            if not 0 <= value < np.inf:
+                raise wrong_value(f"policy {self.name}", name, value, "a finite number >= 0")
         return replace(self, parameters={**self.parameters, **values})
 
     @property
@@ -130,6 +134,16 @@ def _compiled(function: Choose) -> Any:
     except (NumbaError, AttributeError, KeyError, NotImplementedError, TypeError) as error:
         why = " ".join(str(error).split())[:300]
         raise InputError(f"policy {function.__name__} does not compile: {why}") from error
+
+
+def _check_reasons(name: str, reasons: tuple[str, ...]) -> None:
+    if isinstance(reasons, str) or not 1 <= len(reasons) <= MAX_REASONS:
+        raise wrong_value(
+            f"policy {name}", "reasons", reasons, f"a tuple of 1 to {MAX_REASONS} names"
+        )
+    for reason in reasons:
+        if not isinstance(reason, str) or not reason.isprintable() or not reason.isascii():
+            raise wrong_value(f"policy {name}", "a reason", reason, "a name in printable ASCII")
 
 
 def policy(
@@ -151,8 +165,15 @@ def policy(
         for signal in reads:
             if signal not in READABLE:
                 raise unknown_name(f"policy {name}", "signal", signal, READABLE)
-        if isinstance(reasons, str) or not reasons:
-            raise wrong_value(f"policy {name}", "reasons", reasons, "a tuple of at least one name")
+        _check_reasons(name, reasons)
+        for parameter, value in (parameters or {}).items():
+            if not isinstance(value, int | float) or not 0 <= value < np.inf:
+                raise wrong_value(f"policy {name}", parameter, value, "a finite number >= 0")
+        if len(inspect.signature(function).parameters) != len(CHOOSE_ARGUMENTS):
+            raise InputError(
+                f"policy {name}: it takes {inspect.signature(function)}; expected"
+                f" ({', '.join(CHOOSE_ARGUMENTS)})"
+            )
         check_signals(name, function, reads)
         check_purity(name, function)
         return Policy(
