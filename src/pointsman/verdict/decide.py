@@ -90,7 +90,7 @@ def _at_most(name: str, value: float, limit: float) -> Check:
 
 
 def _sentence(decision: str, faster: Check, bounds: tuple[Check, ...]) -> str:
-    time = f"makespan {faster.value:.6g} ms against the baseline's {faster.limit:.6g} ms"
+    time = f"makespan {_ms(faster.value)} against the baseline's {_ms(faster.limit)}"
     if decision == REJECT:
         return f"no gain: {time}"
     terms = [
@@ -99,3 +99,7 @@ def _sentence(decision: str, faster: Check, bounds: tuple[Check, ...]) -> str:
         for check in bounds
     ]
     return f"faster: {time}; {', '.join(terms)}"
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.0f} ms" if value >= 1000.0 else f"{value:.4g} ms"
