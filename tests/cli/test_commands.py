@@ -179,6 +179,24 @@ def test_estimates_of_different_requests_are_not_compared(capsys, trace, tmp_pat
     assert "expected two estimates of one workload" in err
 
 
+@pytest.mark.parametrize("command", ["compare", "estimate"])
+def test_a_result_says_how_the_trace_was_read(capsys, tmp_path, command):
+    stepped = [
+        {"timestamp": 3 * (i // 2), "input_length": 2, "output_length": 1, "hash_ids": [1]}
+        for i in range(10)
+    ]
+    mooncake = written(tmp_path / "m.jsonl", stepped)
+    flags = ("--spread-arrivals", "--seed", 4, "--time-unit", "s", "--block-size", 2, "--limit", 9)
+    _, out, _ = run(capsys, command, mooncake, "--replicas", 1, *flags, "--format", "json")
+    assert json.loads(out)["workload"]["options"] == {
+        "limit": 9,
+        "skip_bad": False,
+        "block_size_tokens": 2,
+        "time_unit": "s",
+        "spread_arrivals_seed": 4,
+    }
+
+
 def test_policies_are_listed_with_rule_and_source(capsys):
     _, out, _ = run(capsys, "policies", "--format", "json")
     rows = {row["name"]: row for row in json.loads(out)["policies"]}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -24,6 +25,7 @@ def trace(tmp_path):
 def test_info_prints_json_and_nothing_else(trace, capsys):
     assert main(["trace", "info", str(trace), "--format", "json"]) == 0
     statistics = json.loads(capsys.readouterr().out)
+    assert statistics["schema"] == "pointsman.trace/1"
     assert statistics["requests"] == 2
     assert statistics["out_of_order_rows"] == 1
     assert statistics["mean_rate_rps"] == 0.5
@@ -38,10 +40,28 @@ def test_info_prints_a_table_without_colour_when_piped(trace, capsys):
     assert "\x1b" not in text
 
 
-def test_info_writes_a_file_in_place_of_stdout(trace, tmp_path, capsys):
+def test_info_writes_a_file_and_still_prints_the_table(trace, tmp_path, capsys):
     assert main(["trace", "info", str(trace), "--output", str(tmp_path / "i.json")]) == 0
-    assert capsys.readouterr().out == ""
+    assert "rows out of order  1 (sorted)\n" in capsys.readouterr().out
     assert json.loads((tmp_path / "i.json").read_text())["requests"] == 2
+
+
+def test_info_as_csv_has_a_line_a_figure(trace, capsys):
+    assert main(["trace", "info", str(trace), "--format", "csv"]) == 0
+    rows = dict(csv.reader(capsys.readouterr().out.splitlines()))
+    assert (rows["name"], rows["requests"], rows["prompt_tokens.mean"]) == ("value", "2", "20.0")
+
+
+def test_info_says_how_the_trace_was_read(trace, capsys):
+    command = ["trace", "info", str(trace), "--limit", "1", "--skip-bad", "--format", "json"]
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["options"] == {
+        "limit": 1,
+        "skip_bad": True,
+        "block_size_tokens": None,
+        "time_unit": None,
+        "spread_arrivals_seed": None,
+    }
 
 
 def test_a_bad_line_stops_with_the_input_exit_code(trace, capsys):

@@ -7,32 +7,33 @@ import pytest
 from pointsman import POLICIES, FifoFleet, StageCosts, workload_of_columns
 from pointsman.comparison.policies import compare_policies
 from pointsman.report.comparison import comparison_text, costs_line
+from pointsman.workload.reading import ReadOptions
 
 DEFAULTS = ("round_robin", "queue_aware", "locality_aware")
 
 
-def comparison(policies, arrival_ms=(0.0, 1.0), service_ms=(90_000_000.0, 5.0)):
-    workload = workload_of_columns(list(arrival_ms), service_ms=list(service_ms))
-    return compare_policies(workload, policies, FifoFleet(1))
+def table_of(policies, first_service_ms):
+    workload = workload_of_columns([0.0, 1.0], service_ms=[first_service_ms, 5.0])
+    return comparison_text(
+        compare_policies(workload, policies, FifoFleet(1)), ReadOptions(), "table"
+    )
 
 
 def test_the_default_policies_fit_120_columns_under_overload():
-    table = comparison_text(
-        comparison([POLICIES[name] for name in DEFAULTS], service_ms=(300_000.0, 5.0)), "table"
-    )
+    table = table_of([POLICIES[name] for name in DEFAULTS], 300_000.0)
     assert "300,004" in table
     assert max(map(len, table.splitlines())) <= 120
 
 
 def test_a_long_label_cuts_no_figure():
     long = POLICIES["locality_aware"].bind(slack_ms=1.23456e300)
-    table = comparison_text(comparison([long, POLICIES["random"]]), "table")
+    table = table_of([long, POLICIES["random"]], 90_000_000.0)
     assert table.count("90,000,000") >= 2
     assert "…" not in table
 
 
 def test_prose_is_wrapped_at_100_columns():
-    text = comparison_text(comparison([POLICIES[name] for name in DEFAULTS]), "table")
+    text = table_of([POLICIES[name] for name in DEFAULTS], 300_000.0)
     prose = text.rpartition("\n\n")[2]
     assert max(map(len, prose.splitlines())) <= 100
 

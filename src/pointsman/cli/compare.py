@@ -39,5 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
     fleet = options.fleet_of(arguments)
     workload = options.read_trace(arguments)
     comparison = compare_policies(workload, policies, fleet, arguments.seed)
-    options.deliver(arguments, lambda form: comparison_text(comparison, form))
+    reading = options.read_options(arguments)
+    options.deliver(arguments, lambda form: comparison_text(comparison, reading, form))
     return 0

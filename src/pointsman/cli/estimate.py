@@ -36,5 +36,6 @@ def run(arguments: argparse.Namespace) -> int:
     fleet = options.fleet_of(arguments)
     workload = options.read_trace(arguments)
     result = estimate(workload, policy, fleet, arguments.seed)
-    options.deliver(arguments, lambda form: estimate_text(result, form))
+    reading = options.read_options(arguments)
+    options.deliver(arguments, lambda form: estimate_text(result, reading, form))
     return 0

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import io
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pointsman.cli.options import add_reading, add_seed, read_options, read_trace, say
+from pointsman.cli.options import (
+    add_output,
+    add_reading,
+    add_seed,
+    deliver,
+    read_options,
+    read_trace,
+    say,
+)
 
 if TYPE_CHECKING:
     from pointsman.workload.arrivals import Arrivals
     from pointsman.workload.distributions import Distribution
     from pointsman.workload.generate import Conversations, SystemPrompts, Traffic
-    from pointsman.workload.statistics import PrefixReuse, Summary, TraceStatistics
     from pointsman.workload.workload import Workload
 
 NAME = "trace"
 HELP = "Look into a request trace, convert one to Pointsman's format, or generate one."
 
-_WIDTH = 100
 _SPEC_WANTED = "a number or KIND:name=value,..."
 _SPEC_HELP = (
     "SPEC is a number, or one of constant:value=V uniform:min=A,max=B normal:mean=M,stdev=S"
@@ -49,12 +53,7 @@ def _add_info(actions: Any) -> None:
     info = actions.add_parser("info", help=text, description=text)
     add_reading(info)
     add_seed(info)
-    info.add_argument(
-        "--format",
-        choices=("table", "json"),
-        help="of the output (default: table, or json where FILE of --output ends in .json)",
-    )
-    info.add_argument("--output", type=Path, metavar="FILE", help="write there, not to stdout")
+    add_output(info)
     info.set_defaults(act=_info)
 
 
@@ -119,19 +118,12 @@ def _add_prefixes(group: Any) -> None:
 
 
 def _info(arguments: argparse.Namespace) -> int:
+    from pointsman.report.trace import trace_text
     from pointsman.workload.statistics import statistics_of
 
     statistics = statistics_of(read_trace(arguments))
-    written_as_json = arguments.output is not None and arguments.output.suffix == ".json"
-    form = arguments.format or ("json" if written_as_json else "table")
-    text = _json(statistics) if form == "json" else _table(statistics)
-    if arguments.output is None:
-        sys.stdout.write(text)
-        return 0
-    from pointsman.core.files import whole_file
-
-    with whole_file(arguments.output) as file:
-        file.write(text.encode())
+    reading = read_options(arguments)
+    deliver(arguments, lambda form: trace_text(statistics, reading, form))
     return 0
 
 
@@ -283,76 +275,3 @@ def _distribution(flag: str, text: str | None) -> Distribution:
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _json(statistics: TraceStatistics) -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(statistics), indent=2).decode() + "\n"
-
-
-def _table(statistics: TraceStatistics) -> str:
-    from rich.console import Console
-    from rich.table import Table
-
-    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, value in _facts(statistics):
-        facts.add_row(name, value)
-    lengths = Table(box=None, padding=(0, 2, 0, 0))
-    lengths.add_column("")
-    for heading in ("mean", "min", "p50", "p90", "p95", "p99", "max"):
-        lengths.add_column(heading, justify="right")
-    for name in ("prompt_tokens", "output_tokens", "service_ms", "turns"):
-        values: Summary | None = getattr(statistics, name)
-        if values is not None:
-            shown = (values.mean, values.min, values.p50, values.p90, values.p95, values.p99)
-            lengths.add_row(name, *map(_figure, (*shown, values.max)))
-    text = io.StringIO()
-    console = Console(file=text, highlight=False, markup=False, width=_WIDTH)
-    console.print(facts)
-    console.print()
-    console.print(lengths)
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-
-
-def _facts(statistics: TraceStatistics) -> Iterator[tuple[str, str]]:
-    """What the table says beside the distributions, as (name, value)."""
-    yield "file", f"{statistics.file} ({statistics.format})"
-    if statistics.sha256 is not None:
-        yield "sha256", statistics.sha256
-    yield "requests", f"{statistics.requests:,}"
-    if statistics.skipped_lines:
-        yield "bad lines left out", f"{statistics.skipped_lines:,}"
-    if statistics.out_of_order_rows:
-        yield "rows out of order", f"{statistics.out_of_order_rows:,} (sorted)"
-    yield "span", f"{statistics.span_ms / 1000:,.1f} s"
-    if statistics.mean_rate_rps is not None:
-        yield "rate", f"{statistics.mean_rate_rps:,.4g} requests/s"
-    if statistics.busiest_minute_rps is not None:
-        yield "busiest minute", f"{statistics.busiest_minute_rps:,.4g} requests/s"
-    if statistics.interarrival_cv is not None:
-        yield "variation of gaps", f"{statistics.interarrival_cv:.2f} (1 is Poisson)"
-    if statistics.arrival_step_ms is not None:
-        step = f"arrivals are recorded every {statistics.arrival_step_ms:g} ms"
-        yield "steps", f"{step}; --spread-arrivals spreads them"
-    if statistics.sessions:
-        yield "sessions", f"{statistics.sessions:,}"
-    if statistics.adapters:
-        yield "adapters", f"{statistics.adapters:,}"
-    if statistics.prefix is not None:
-        yield from _prefix_facts(statistics.prefix)
-
-
-def _prefix_facts(prefix: PrefixReuse) -> Iterator[tuple[str, str]]:
-    if prefix.block_size_tokens is None:
-        yield "prefixes", f"{prefix.distinct_blocks:,} keys"
-    else:
-        size = f"{prefix.block_size_tokens} tokens"
-        yield "prefixes", f"{prefix.distinct_blocks:,} full blocks of {size}"
-    if prefix.hit_ceiling_fraction is not None:
-        yield "prefix hit ceiling", f"{prefix.hit_ceiling_fraction:.1%} of the prompt tokens"
-    yield "requests with a hit", f"{prefix.requests_with_hit_fraction:.1%}"

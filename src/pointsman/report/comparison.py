@@ -10,6 +10,7 @@ from pointsman.costs.stages import PD_DISAGGREGATED, StageCosts
 from pointsman.report.document import comparison_document, text_of
 from pointsman.report.table import cell, csv_text, number, percent, text_table, wrapped
 from pointsman.sim.fifo import FifoFleet
+from pointsman.workload.reading import ReadOptions
 
 GROUPS = (
     ("", 1),
@@ -22,10 +23,10 @@ GROUPS = (
 HEADINGS = ("policy", *("p50", "p95", "p99") * 2, "hits", "tokens", "load", "busy", "per s")
 
 
-def comparison_text(comparison: Comparison, form: str) -> str:
+def comparison_text(comparison: Comparison, reading: ReadOptions, form: str) -> str:
     """The comparison as ``table``, ``json`` or ``csv``."""
     if form == "json":
-        return text_of(comparison_document(comparison))
+        return text_of(comparison_document(comparison, reading))
     if form == "csv":
         return _csv(comparison)
     return _table(comparison)

@@ -15,11 +15,14 @@ from pointsman.comparison.policies import Comparison, PolicyResult
 from pointsman.core.percentiles import PERCENTILE_METHOD
 from pointsman.policies.policy import Policy
 from pointsman.sim.fifo import FifoFleet
+from pointsman.workload.reading import ReadOptions
 from pointsman.workload.workload import Workload
 
 COMPARE_SCHEMA = "pointsman.compare/1"
 ESTIMATE_SCHEMA = "pointsman.estimate/1"
 DECISION_SCHEMA = "pointsman.decision/1"
+TRACE_SCHEMA = "pointsman.trace/1"
+REPLAY_SCHEMA = "pointsman.replay/1"
 
 FLEET_MODEL = "single-server, first come first served; caches unbounded, filled when routed"
 
@@ -29,22 +32,29 @@ def text_of(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def comparison_document(comparison: Comparison) -> dict[str, Any]:
+def head(schema: str) -> dict[str, Any]:
+    """How every document begins: its schema, and which version wrote it."""
+    return {"schema": schema, "pointsman": version("pointsman")}
+
+
+def comparison_document(comparison: Comparison, reading: ReadOptions) -> dict[str, Any]:
     """A comparison: schema, workload, fleet, results (the best first) and the advice."""
     return {
-        **_head(COMPARE_SCHEMA),
-        "workload": workload_document(comparison.workload),
+        **head(COMPARE_SCHEMA),
+        "percentile_method": PERCENTILE_METHOD,
+        "workload": workload_document(comparison.workload, reading),
         "fleet": fleet_document(comparison.fleet, comparison.seed),
         "results": [_result_document(result) for result in comparison.results],
         "advice": asdict(advise(comparison)),
     }
 
 
-def estimate_document(estimate: Estimate) -> dict[str, Any]:
+def estimate_document(estimate: Estimate, reading: ReadOptions) -> dict[str, Any]:
     """An estimate: the ledger and the burst's summary that ``decide`` takes, and the service."""
     return {
-        **_head(ESTIMATE_SCHEMA),
-        "workload": workload_document(estimate.workload),
+        **head(ESTIMATE_SCHEMA),
+        "percentile_method": PERCENTILE_METHOD,
+        "workload": workload_document(estimate.workload, reading),
         "fleet": fleet_document(estimate.fleet, estimate.seed),
         "policy": policy_document(estimate.policy),
         "ledger": asdict(estimate.ledger),
@@ -59,8 +69,8 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def workload_document(workload: Workload) -> dict[str, Any]:
-    """Which requests were used."""
+def workload_document(workload: Workload, reading: ReadOptions) -> dict[str, Any]:
+    """Which requests were used, and how they were read."""
     source = workload.source
     return {
         "source": source.name,
@@ -70,6 +80,18 @@ def workload_document(workload: Workload) -> dict[str, Any]:
         "skipped_lines": source.skipped_lines,
         "out_of_order": source.out_of_order,
         "span_ms": workload.span_ms,
+        "options": reading_document(reading),
+    }
+
+
+def reading_document(reading: ReadOptions) -> dict[str, Any]:
+    """What was asked of the reader beyond the file itself; null where nothing was."""
+    return {
+        "limit": reading.limit,
+        "skip_bad": reading.skip_bad,
+        "block_size_tokens": reading.block_size_tokens,
+        "time_unit": reading.time_unit,
+        "spread_arrivals_seed": reading.spread_seed,
     }
 
 
@@ -95,12 +117,4 @@ def _result_document(result: PolicyResult) -> dict[str, Any]:
         "metrics": asdict(result.metrics),
         "reasons": result.reasons,
         "replicas": [asdict(load) for load in result.replicas],
-    }
-
-
-def _head(schema: str) -> dict[str, Any]:
-    return {
-        "schema": schema,
-        "pointsman": version("pointsman"),
-        "percentile_method": PERCENTILE_METHOD,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pointsman.comparison.estimate import Estimate
 from pointsman.report.document import estimate_document, text_of
 from pointsman.report.table import cell, csv_text, text_columns
+from pointsman.workload.reading import ReadOptions
 
 TITLES = {
     "workload": "workload",
@@ -17,12 +18,14 @@ TITLES = {
 _DIGITS = 4
 
 
-def estimate_text(estimate: Estimate, form: str) -> str:
+def estimate_text(estimate: Estimate, reading: ReadOptions, form: str) -> str:
     """The estimate as ``table``, ``json`` or ``csv``."""
-    document = estimate_document(estimate)
+    document = estimate_document(estimate, reading)
     if form == "json":
         return text_of(document)
     document["costs"] = document["fleet"]["costs"]
+    options = document["workload"].pop("options")
+    document["workload"] |= {name: value for name, value in options.items() if value}
     if form == "csv":
         rows = [(block, *item) for block in TITLES for item in document[block].items()]
         return csv_text(("block", "name", "value"), rows)

@@ -1,0 +1,53 @@
+"""What a replay found, as a table, as JSON and as CSV."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, astuple, fields
+
+from pointsman.replay.replay import Difference, Replay
+from pointsman.report.document import REPLAY_SCHEMA, head, text_of
+from pointsman.report.table import csv_text, number, text_table
+
+SHOWN_DIFFERENCES = 20
+_HEADINGS = ("choice", "at ms", "request", "recorded", "replayed")
+
+
+def replay_text(replay: Replay, form: str) -> str:
+    """The replay as ``table`` (the first differences) or ``json`` or ``csv`` (all of them)."""
+    if form == "json":
+        facts = {**asdict(replay), "agreeing": replay.agreeing}
+        return text_of({**head(REPLAY_SCHEMA), **facts})
+    if form == "csv":
+        names = [field.name for field in fields(Difference)]
+        return csv_text(names, [astuple(item) for item in replay.differences])
+    return _table(replay)
+
+
+def _table(replay: Replay) -> str:
+    lines = [
+        f"recorded: {replay.recorded_policy}",
+        f"replayed: {replay.replayed_policy}",
+        f"choices that agree: {number(replay.agreeing)} of {number(replay.choices)}",
+    ]
+    if replay.unfinished:
+        lines.append(f"choices without an outcome: {number(replay.unfinished)}")
+    if replay.truncated_lines:
+        lines.append("the last line was cut off, and is left out")
+    text = "".join(f"{line}\n" for line in lines)
+    if replay.differences:
+        rows = map(_row, replay.differences[:SHOWN_DIFFERENCES])
+        text += "\n" + text_table(_HEADINGS, rows, left_columns=len(_HEADINGS))
+    hidden = len(replay.differences) - SHOWN_DIFFERENCES
+    if hidden > 0:
+        text += f"... and {number(hidden)} more; --format json lists all\n"
+    return text
+
+
+def _row(item: Difference) -> tuple[str, ...]:
+    return (
+        str(item.sequence),
+        f"{item.time_ms:.1f}",
+        item.request_id,
+        f"{item.recorded_replica} ({item.recorded_reason})",
+        f"{item.replayed_replica} ({item.replayed_reason})",
+    )
