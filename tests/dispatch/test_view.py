@@ -4,7 +4,7 @@ import pytest
 from pointsman.core.errors import InputError
 from pointsman.dispatch.ledger import NOWHERE, Ledger
 from pointsman.dispatch.view import Situation, decide, view_of, wait_ms
-from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, REQUESTS, policy
+from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, REQUESTS, Policy, policy
 
 
 def situation(**changes) -> Situation:
@@ -21,12 +21,16 @@ def situation(**changes) -> Situation:
 
 
 def probe(*reads: str):
-    """A policy whose reason is 1 where the request's home is the second candidate."""
+    """A policy whose reason is 1 where the request's home is the second candidate.
+
+    It looks at what it does not read, which the decorator would refuse.
+    """
 
     def function(request, view, parameters):
         return 0 if np.isnan(view[REQUESTS, 1]) else 1, 1 if request.home == 1 else 0
 
-    return policy(rule="-", source="-", reasons=("elsewhere", "home"), reads=reads)(function)
+    reasons = ("elsewhere", "home")
+    return Policy("probe", "-", "-", function, reasons, reads=frozenset(reads))
 
 
 def test_the_view_has_a_column_for_each_candidate_and_no_other_replica():

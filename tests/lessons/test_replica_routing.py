@@ -96,6 +96,12 @@ def test_the_queue_choice_is_the_lowest_index_among_equal_waits():
     assert select_replica({"arrival_ms": 10.0}, replicas, "queue_aware", 0, {}, 0.0)[0] == 0
 
 
+def test_an_infinite_slack_always_stays_local():
+    request = {"arrival_ms": 0.0, "prefix_key": "a"}
+    chosen = select_replica(request, two_replicas(), "locality_aware", 0, {}, math.inf)
+    assert chosen == (0, "prefix_locality")
+
+
 def test_a_window_of_no_length_has_no_throughput():
     records = simulate_replica_routing(
         [{"request_id": "r", "arrival_ms": 3.0, "service_ms": 0.0}], 2, "queue_aware"

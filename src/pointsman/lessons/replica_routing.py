@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -144,7 +144,9 @@ def _policy(strategy: str, locality_slack_ms: float) -> Policy:
     slack_ms = fields.ratio(locality_slack_ms, "locality_slack_ms", "routing")
     # An infinite slack is the largest one: no wait is longer.
     slack_ms = min(slack_ms, sys.float_info.max)
-    return policy.bind(slack_ms=slack_ms) if policy.parameters else policy
+    if not policy.parameters:
+        return policy
+    return replace(policy, parameters={"slack_ms": slack_ms})  # bind takes no infinity
 
 
 def _fleet(num_replicas: int, cache_hit_speedup: float) -> FifoFleet:
