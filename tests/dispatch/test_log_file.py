@@ -26,6 +26,10 @@ HEAD = LogHead(
 )
 
 
+def unheard(message: str) -> None:
+    raise AssertionError(message)
+
+
 def choice(sequence: int = 0, **changes) -> Choice:
     fields = {
         "sequence": sequence,
@@ -63,7 +67,7 @@ def outcome(sequence: int = 0, **changes) -> Outcome:
 
 
 def written(path, *lines):
-    log = DecisionLog(path, HEAD)
+    log = DecisionLog(path, HEAD, unheard)
     for line in lines:
         log.write(line)
     log.close()
@@ -103,7 +107,7 @@ def test_nan_is_written_as_null(tmp_path):
 
 
 def test_lines_are_handed_on_at_a_flush(tmp_path):
-    log = DecisionLog(tmp_path / "log", HEAD)
+    log = DecisionLog(tmp_path / "log", HEAD, unheard)
     log.write(choice(0))
     assert len(read_log(log.path).choices) == 0
     log.flush()
@@ -114,13 +118,13 @@ def test_lines_are_handed_on_at_a_flush(tmp_path):
 def test_a_log_that_holds_something_is_not_overwritten(tmp_path):
     path = written(tmp_path / "log", choice(0))
     with pytest.raises(InputError, match="exists; name a new file"):
-        DecisionLog(path, HEAD)
+        DecisionLog(path, HEAD, unheard)
     assert len(read_log(path).choices) == 1
 
 
 def test_a_folder_that_does_not_exist_is_an_error_at_once(tmp_path):
     with pytest.raises(MachineError, match=r"cannot write decision log .*No such file"):
-        DecisionLog(tmp_path / "none" / "log", HEAD)
+        DecisionLog(tmp_path / "none" / "log", HEAD, unheard)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
@@ -201,7 +205,7 @@ def test_a_file_that_is_no_log_is_refused(tmp_path, text, message):
 
 
 def test_a_log_of_another_version_is_refused(tmp_path):
-    log = DecisionLog(tmp_path / "log", msgspec.structs.replace(HEAD, version=2))
+    log = DecisionLog(tmp_path / "log", msgspec.structs.replace(HEAD, version=2), unheard)
     log.close()
     with pytest.raises(InputError, match="line 1: version is 2; expected 1"):
         read_log(log.path)

@@ -17,7 +17,7 @@ REPLICAS = [replica_address("http://127.0.0.1:8001")]
 
 def logged(path, *asked: tuple[Question, Usage | None]):
     """A log in which a request comes every 10 ms; None: it was still in flight at the end."""
-    log = DecisionLog(path, head_of(RouterSettings(REPLICAS, RULES, "round_robin")))
+    log = DecisionLog(path, head_of(RouterSettings(REPLICAS, RULES, "round_robin")), print)
     now_ms = [0.0]
     deciding = Dispatcher(RULES, 1, lambda: now_ms[0], log)
     for question, usage in asked:

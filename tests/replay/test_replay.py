@@ -5,6 +5,7 @@ from pointsman.cli.main import main
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.log_file import DecisionLog, read_log
+from pointsman.dispatch.policy_file import policy_sha256
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import Usage
 from pointsman.policies.catalogue import POLICIES, policy_named
@@ -26,8 +27,9 @@ def mine(request, view, parameters):
 def logged(path, policy="locality_aware", name=None, requests=60, ends=True):
     """A log of a dispatcher that some sessions ask, every third request still in flight."""
     rules = Rules(policy_named(policy), seed=5)
-    settings = RouterSettings(REPLICAS, rules, name or policy.partition(":")[0])
-    log = DecisionLog(path, head_of(settings))
+    name = name or policy.partition(":")[0]
+    settings = RouterSettings(REPLICAS, rules, name, policy_sha256=policy_sha256(name))
+    log = DecisionLog(path, head_of(settings), print)
     now_ms = [0.0]
     deciding = Dispatcher(rules, len(REPLICAS), lambda: now_ms[0], log)
     for number in range(requests):
@@ -92,6 +94,19 @@ def test_a_policy_that_reads_what_a_log_does_not_hold_is_refused(tmp_path):
     replace_line(path, 0, signals=["queue"])
     with pytest.raises(InputError, match="policy power_of_two reads random, requests; expected"):
         replay_other(read_log(path), policy_named("power_of_two"))
+
+
+def test_a_policys_file_that_has_changed_since_is_found(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    path = logged(tmp_path / "log", f"{file}:mine", name=f"{file}:mine")
+    assert not replay_same(read_log(path)).policy_changed
+    file.write_text(MINE.replace("random * view.shape[1]", "random * 1"))
+    changed = replay_same(read_log(path))
+    assert changed.policy_changed
+    assert changed.differences
+    replace_line(path, 0, policy_sha256=None)  # a log that does not know
+    assert not replay_same(read_log(path)).policy_changed
 
 
 # The command.

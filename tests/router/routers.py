@@ -28,16 +28,21 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
 
 @asynccontextmanager
 async def routing(
-    urls: list[str], policy: str = "round_robin", log: Path | None = None, seed: int = 0
+    urls: list[str],
+    policy: str = "round_robin",
+    log: Path | None = None,
+    seed: int = 0,
+    complaints: list[str] | None = None,
 ):
-    """Yields (router, port)."""
+    """Yields (router, port). What the router complains of is added to ``complaints``."""
     router = Router(
         RouterSettings(
             replicas=[replica_address(url) for url in urls],
             rules=Rules(policy_named(policy), StageCosts(), seed),
             policy_name=policy.partition(":")[0],
             log_path=log,
-        )
+        ),
+        ([] if complaints is None else complaints).append,
     )
     with listener_on("127.0.0.1", 0) as listener:
         await router.start(listener)
@@ -56,6 +61,7 @@ class Bench:
     router: Router
     port: int
     client: RawClient
+    complaints: list[str]
 
     @property
     def fake(self) -> FakeReplica:
@@ -68,8 +74,10 @@ async def bench(*scripts: Script, policy: str = "round_robin", log: Path | None 
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         fakes = [await enter(FakeReplica(script)) for script in scripts or (answer_json,)]
-        router, port = await enter(routing([fake.url for fake in fakes], policy, log))
-        yield Bench(fakes, router, port, await enter(RawClient(port)))
+        urls = [fake.url for fake in fakes]
+        complaints: list[str] = []
+        router, port = await enter(routing(urls, policy, log, complaints=complaints))
+        yield Bench(fakes, router, port, await enter(RawClient(port)), complaints)
 
 
 async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:

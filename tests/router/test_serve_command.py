@@ -1,10 +1,12 @@
 import signal
 import socket
+from hashlib import sha256
 
 import pytest
 
 from pointsman.cli.main import main
 from pointsman.core.errors import InputError
+from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.log_file import read_log
 from pointsman.replay.replay import replay_same
 from pointsman.router.service import is_loopback
@@ -37,6 +39,27 @@ def test_a_signal_ends_it_well_with_a_complete_log(tmp_path, number):
     assert log.head.seed == 3
     assert len(log.outcomes) == len(log.choices) == 20
     assert replay_same(log).differences == []
+
+
+def test_costs_and_slack_come_from_flags_and_stand_in_the_log(tmp_path):
+    path, costs = tmp_path / "log", tmp_path / "costs.toml"
+    costs.write_text("prefill_ms_per_token = 0.0\ndecode_ms_per_token = 2.0\n")
+
+    async def main():
+        async with FakeReplica(answer_json) as fake:
+            flags = ("--costs", str(costs), "--slack-ms", "40", "--decision-log", str(path))
+            with serving("--replica", fake.url, *flags) as router:
+                async with RawClient(router.port) as client:
+                    await client.post(CHAT, chat(max_tokens=10))
+                return router.announcement, router.stop()
+
+    announcement, code = run(main())
+    assert "policy locality_aware(slack_ms=40)" in announcement
+    assert code == 0
+    log = read_log(path)
+    assert log.head.parameters == {"slack_ms": 40}
+    assert log.head.costs == StageCosts(prefill_ms_per_token=0, decode_ms_per_token=2)
+    assert log.choices[0].expected_work_ms == 20
 
 
 def test_a_request_in_flight_may_end_while_the_router_stops(tmp_path):
@@ -104,6 +127,8 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--policy", "localty_aware"], "did you mean locality_aware?"),
         (["--replica", "http://a", "--listen", "here"], "--listen here: expected HOST:PORT"),
         (["--replica", "http://a", "--listen", "1.2.3.4:70000"], "a port in 0..65535"),
+        (["--replica", "http://a", "--costs", "x.yaml"], "expected .json or .toml"),
+        (["--replica", "http://a", "--slack-ms", "-1"], "slack_ms is -1.0"),
         (["--replica", "http://a", "--seed", "-1"], "--seed is -1; expected an integer >= 0"),
     ],
 )
@@ -142,6 +167,7 @@ def test_a_policy_file_is_named_in_the_log_so_that_any_folder_finds_it(tmp_path,
     monkeypatch.chdir("/")
     log = read_log(path)
     assert log.head.policy == f"{tmp_path}/mine.py:mine"
+    assert log.head.policy_sha256 == sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
     assert replay_same(log).agreeing == 1
 
 

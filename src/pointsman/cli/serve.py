@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pointsman.cli import options
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
@@ -42,6 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a policy of ours, or FILE.py:NAME of yours (default: %(default)s)",
     )
     parser.add_argument(
+        "--slack-ms", type=float, metavar="MS", help="of locality-aware policies (5)"
+    )
+    parser.add_argument(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="cost constants that price a request's work, .json or .toml (see estimate)",
+    )
+    parser.add_argument(
         "--decision-log",
         type=Path,
         metavar="FILE",
@@ -62,24 +72,26 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = _settings(arguments)
     if not is_loopback(settings.host):
-        print(
-            f"pointsman: {settings.host} can be reached from other machines,"
-            " and requests need no key",
-            file=sys.stderr,
-        )
+        _complain(f"{settings.host} can be reached from other machines, and requests need no key")
 
     def announce(url: str) -> None:
         policy = settings.rules.policy.label
         replicas = len(settings.replicas)
         print(f"listening on {url}; policy {policy}; replicas: {replicas}", flush=True)
 
-    run(settings, announce)
+    run(settings, announce, _complain)
     return 0
 
 
+def _complain(message: str) -> None:
+    print(f"pointsman: {message}", file=sys.stderr, flush=True)
+
+
 def _settings(arguments: argparse.Namespace) -> RouterSettings:
+    from pointsman.costs.files import read_costs
+    from pointsman.costs.stages import StageCosts
     from pointsman.dispatch.dispatcher import Rules
-    from pointsman.policies.catalogue import policy_named
+    from pointsman.dispatch.policy_file import policy_sha256
     from pointsman.router.service import RouterSettings
     from pointsman.router.upstream import replica_address
 
@@ -90,13 +102,16 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         if address in replicas[:place]:
             raise InputError(f"--replica {address.url}: is given twice")
     host, port = _host_and_port(arguments.listen)
+    policy = options.policy_of(arguments.policy, arguments.slack_ms)
+    costs = StageCosts() if arguments.costs is None else read_costs(arguments.costs)
     return RouterSettings(
         replicas=replicas,
-        rules=Rules(policy_named(arguments.policy), seed=arguments.seed),
+        rules=Rules(policy, costs, arguments.seed),
         policy_name=_without_parameters(arguments.policy),
         host=host,
         port=port,
         log_path=arguments.decision_log,
+        policy_sha256=policy_sha256(arguments.policy),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +15,6 @@ from pointsman.dispatch.record import SCHEMA, STATUSES, VERSION, Choice, Line, L
 BUFFER_BYTES = 1 << 18
 
 
-def _complain(message: str) -> None:
-    print(f"pointsman: {message}", file=sys.stderr, flush=True)
-
-
 class DecisionLog:
     """A new log file, written through a buffer; call ``flush`` at least once a second.
 
@@ -27,9 +22,7 @@ class DecisionLog:
     and ``lost_lines`` counts what is missing; no caller is troubled.
     """
 
-    def __init__(
-        self, path: Path, head: LogHead, complain: Callable[[str], None] = _complain
-    ) -> None:
+    def __init__(self, path: Path, head: LogHead, complain: Callable[[str], None]) -> None:
         """Create the file. Raises InputError when it holds something, MachineError as ever."""
         self.path = path
         self.lost_lines = 0

@@ -45,6 +45,7 @@ class LogHead(
     seed: int
     block_tokens: int  # tokens a block hash stands for, as estimated
     costs: StageCosts  # what expected work was priced with
+    policy_sha256: str | None = None  # of FILE.py as it was loaded; None for a policy of ours
 
 
 class Choice(

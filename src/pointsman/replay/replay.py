@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pointsman.core.errors import InputError
 from pointsman.dispatch.log_file import Log
+from pointsman.dispatch.policy_file import policy_sha256
 from pointsman.dispatch.record import Choice, LogHead
 from pointsman.dispatch.view import decide
 from pointsman.policies.catalogue import policy_named
@@ -27,7 +28,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a policy chooses in the situations of a log."""
+    """What a policy chooses in the situations of a log.
+
+    ``policy_changed``: the log's own policy was called, and its file is no longer the one that
+    the router loaded.
+    """
 
     recorded_policy: str
     replayed_policy: str
@@ -35,6 +40,7 @@ class Replay:
     differences: list[Difference]
     unfinished: int  # choices without an outcome
     truncated_lines: int
+    policy_changed: bool = False
 
     @property
     def agreeing(self) -> int:
@@ -49,7 +55,10 @@ def recorded_policy(head: LogHead) -> Policy:
 
 def replay_same(log: Log) -> Replay:
     """Call the log's own policy: replica and reason of every choice are expected to agree."""
-    return _replay(log, recorded_policy(log.head), with_reasons=True)
+    result = _replay(log, recorded_policy(log.head), with_reasons=True)
+    recorded = log.head.policy_sha256
+    changed = recorded is not None and recorded != policy_sha256(log.head.policy)
+    return replace(result, policy_changed=changed)
 
 
 def replay_other(log: Log, policy: Policy) -> Replay:

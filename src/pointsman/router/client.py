@@ -7,7 +7,6 @@ and with it whatever it was waiting for.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
@@ -41,17 +40,24 @@ class Source(Protocol):
 
 
 Serve = Callable[[ClientRequest, "ClientConnection"], Awaitable[None]]
+Complain = Callable[[str], None]
 
 
 class ClientConnection(asyncio.Protocol):
-    """A connection that a client made; ``open_connections`` holds it while it is open."""
+    """A connection that a client made; ``open_connections`` holds it while it is open.
+
+    ``complain`` is told of requests that the router itself failed to serve.
+    """
 
     _headers: Headers
     _body: list[bytes]
 
-    def __init__(self, serve: Serve, open_connections: set[ClientConnection]) -> None:
+    def __init__(
+        self, serve: Serve, open_connections: set[ClientConnection], complain: Complain
+    ) -> None:
         self._serve = serve
         self._open = open_connections
+        self._complain = complain
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None]
         self._waiting: deque[ClientRequest | Answer] = deque()  # an Answer refuses what came
@@ -211,8 +217,7 @@ class ClientConnection(asyncio.Protocol):
         return request
 
     def _apologise(self, request: ClientRequest, error: Exception) -> None:
-        message = f"{type(error).__name__}: {error}"
-        print(f"pointsman: a request failed: {message}", file=sys.stderr, flush=True)
+        self._complain(f"a request failed: {type(error).__name__}: {error}")
         if self._has_begun:
             self.close()
         else:

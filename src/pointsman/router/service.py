@@ -23,7 +23,7 @@ from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
 from pointsman.policies.policy import READABLE
-from pointsman.router.client import ClientConnection
+from pointsman.router.client import ClientConnection, Complain
 from pointsman.router.exchange import Exchange
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
 from pointsman.router.upstream import Pool, ReplicaAddress
@@ -34,7 +34,10 @@ DRAIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """What a router is started with. ``policy_name`` is how the log names the policy."""
+    """What a router is started with.
+
+    ``policy_name`` is how the log names the policy, ``policy_sha256`` the digest of its file.
+    """
 
     replicas: Sequence[ReplicaAddress]
     rules: Rules
@@ -42,12 +45,13 @@ class RouterSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     log_path: Path | None = None
+    policy_sha256: str | None = None
 
 
 class Router:
-    """One router on the running event loop."""
+    """One router on the running event loop; ``complain`` is told what no client can be told."""
 
-    def __init__(self, settings: RouterSettings) -> None:
+    def __init__(self, settings: RouterSettings, complain: Complain) -> None:
         """Compile, open the log and make ready to choose.
 
         Raises InputError where the log holds something, MachineError where it cannot be written.
@@ -56,7 +60,10 @@ class Router:
             raise InputError("router: no replicas; expected at least one")
         compile_for(settings.rules, len(settings.replicas))
         started_s = time.monotonic()
-        self._log = DecisionLog(settings.log_path, head_of(settings)) if settings.log_path else None
+        self._complain = complain
+        self._log: DecisionLog | None = None
+        if settings.log_path is not None:
+            self._log = DecisionLog(settings.log_path, head_of(settings), complain)
         self.dispatcher = Dispatcher(
             settings.rules,
             len(settings.replicas),
@@ -73,7 +80,8 @@ class Router:
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(self._exchange.serve, self._connections), sock=listener
+            lambda: ClientConnection(self._exchange.serve, self._connections, self._complain),
+            sock=listener,
         )
         self._flush()
 
@@ -123,6 +131,7 @@ def head_of(settings: RouterSettings) -> LogHead:
         seed=settings.rules.seed,
         block_tokens=BLOCK_TOKENS,
         costs=settings.rules.costs,
+        policy_sha256=settings.policy_sha256,
     )
 
 
@@ -153,21 +162,24 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def run(settings: RouterSettings, announce: Callable[[str], None]) -> None:
+def run(settings: RouterSettings, announce: Callable[[str], None], complain: Complain) -> None:
     """Serve until SIGINT or SIGTERM; ``announce`` gets the address once connections are taken."""
     listener = listener_on(settings.host, settings.port)
     with listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve_until_told(settings, listener, announce))
+        runner.run(_serve_until_told(settings, listener, announce, complain))
 
 
 async def _serve_until_told(
-    settings: RouterSettings, listener: socket.socket, announce: Callable[[str], None]
+    settings: RouterSettings,
+    listener: socket.socket,
+    announce: Callable[[str], None],
+    complain: Complain,
 ) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, told.set)
-    router = Router(settings)
+    router = Router(settings, complain)
     await router.start(listener)
     gc.freeze()  # the collector need not go through the compiler's objects again and again
     host, port = listener.getsockname()[:2]
