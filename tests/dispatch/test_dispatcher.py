@@ -54,6 +54,17 @@ def test_a_session_stays_with_its_replica_within_the_slack():
     assert [ticket.reason for ticket in tickets[1:]] == ["sticky_session"] * 2
 
 
+def test_a_choice_among_some_replicas_is_made_and_recorded_among_them():
+    log = Lines()
+    deciding = dispatcher("least_requests", replicas=3, log=log)
+    deciding.choose(question(session="s"), candidates=[1])
+    ticket = deciding.choose(question(session="s"), candidates=[1, 2])
+    assert ticket.replica == 2
+    assert (log[1].candidates, log[1].home) == ([1, 2], 1)
+    assert log[1].view["requests"] == [1, 0]
+    assert deciding.ledger.requests.tolist() == [0, 1, 1]
+
+
 def test_a_ticket_ends_once():
     log = Lines()
     deciding = dispatcher("round_robin", log=log)

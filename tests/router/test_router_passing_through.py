@@ -329,6 +329,14 @@ def test_health_is_answered_by_the_router():
     assert response.json == {
         "status": "ok",
         "policy": "round_robin",
-        "replicas": [{"url": fake.url, "in_flight": 0, "connects": 1}],
+        "replicas": [
+            {
+                "url": fake.url,
+                "in_flight": 0,
+                "connects": 1,
+                "left_out": False,
+                "last_failure": None,
+            }
+        ],
     }
     assert len(fake.requests) == 1

@@ -7,7 +7,7 @@ Ticket.end(...)  <-  the request's end, exactly once
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -89,9 +89,12 @@ class Dispatcher:
         self._cached: Floats = np.zeros(replicas, dtype=np.float64)
         self._routed = 0
 
-    def choose(self, question: Question) -> Ticket:
-        """Decide, and account for the decision. Raises InputError where the policy is broken."""
-        situation = self._situation(question)
+    def choose(self, question: Question, candidates: Sequence[int] | None = None) -> Ticket:
+        """Decide among the candidates (None: all replicas), and account for the decision.
+
+        Raises InputError where the policy is broken.
+        """
+        situation = self._situation(question, candidates or self._everyone)
         decision = decide(self.rules.policy, situation)
         self._routed += 1
         replica = situation.candidates[decision.candidate]
@@ -104,7 +107,7 @@ class Dispatcher:
             self.log.write(ticket.choice())
         return ticket
 
-    def _situation(self, question: Question) -> Situation:
+    def _situation(self, question: Question, candidates: Sequence[int]) -> Situation:
         now_ms = self.clock_ms()
         self.prefixes.fill(question.chain, self._cached)
         return Situation(
@@ -113,8 +116,8 @@ class Dispatcher:
             sequence=self._routed,
             home=self.ledger.home(question.session),
             random=draw(self.rules.seed, self._routed),
-            candidates=self._everyone,
-            view=view_of(self.ledger, self._cached, self._everyone, now_ms),
+            candidates=candidates,
+            view=view_of(self.ledger, self._cached, candidates, now_ms),
         )
 
     def _work_ms(self, question: Question, cached_tokens: float) -> float:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pointsman.core.errors import InputError
-from pointsman.dispatch.dispatcher import Dispatcher, Ticket
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Ticket
+from pointsman.dispatch.record import ERROR
 from pointsman.router.answers import refusal, report
 from pointsman.router.client import ClientConnection
 from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes
@@ -30,6 +31,9 @@ from pointsman.router.upstream import (
 HEALTH = "/health"
 
 _OURS = frozenset((b"host", b"content-length", b"expect", b"x-request-id"))
+
+# Of a request that the router itself could not serve.
+_FAILED = Ending(ERROR, http_status=500, error="router_error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +65,28 @@ class Exchange:
         except InputError as error:
             client.answer(request, refusal(400, str(error), "invalid_body"), [])
             return
-        ticket = self._dispatcher.choose(question)
-        stamp = Stamp(self._headers(ticket, request_id), self._dispatcher.clock_ms)
-        relay = Relay(client, request, stamp)
+        ticket = self._dispatcher.choose(question, self._candidates())
+        relay: Relay | None = None
         try:
-            call = _Call(request, request_id, client, relay)
-            await self._forward(call, self._pools[ticket.replica])
-            relay.finish()
-        except ReplicaError as error:
-            relay.fail(error)
+            stamp = Stamp(self._headers(ticket, request_id), self._dispatcher.clock_ms)
+            relay = Relay(client, request, stamp)
+            await self._answer(_Call(request, request_id, client, relay), ticket)
         finally:  # also where the client has left
-            ticket.end(relay.ending())
+            ticket.end(_FAILED if relay is None else relay.ending())
+
+    def _candidates(self) -> list[int] | None:
+        """The replicas that are not left out; None for all, also where none would remain."""
+        for pool in self._pools:
+            pool.try_again_when_due()
+        present = [number for number, pool in enumerate(self._pools) if not pool.is_left_out]
+        return present if 0 < len(present) < len(self._pools) else None
+
+    async def _answer(self, call: _Call, ticket: Ticket) -> None:
+        try:
+            await self._forward(call, self._pools[ticket.replica])
+            call.relay.finish()
+        except ReplicaError as error:
+            call.relay.fail(error)
 
     async def _forward(self, call: _Call, pool: Pool) -> None:
         try:
@@ -104,10 +119,19 @@ class Exchange:
             "status": "ok",
             "policy": self._dispatcher.rules.policy.label,
             "replicas": [
-                {"url": pool.address.url, "in_flight": int(count), "connects": pool.connects}
+                {"url": pool.address.url, "in_flight": int(count), **_state_of(pool)}
                 for pool, count in zip(self._pools, ledger.requests, strict=True)
             ],
         }
+
+
+def _state_of(pool: Pool) -> dict[str, object]:
+    failure = pool.last_failure
+    return {
+        "connects": pool.connects,
+        "left_out": pool.is_left_out,
+        "last_failure": failure and {"error": failure.error, "ago_s": failure.ago_s()},
+    }
 
 
 def request_bytes(request: ClientRequest, request_id: str, address: ReplicaAddress) -> bytes:

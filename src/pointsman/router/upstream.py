@@ -19,6 +19,8 @@ from pointsman.router.messages import Headers, ResponseHead, header_of
 CONNECT_TIMEOUT_S = 5.0
 # llama.cpp and uvicorn close a connection that was idle for 5 s; do not race them.
 IDLE_LIMIT_S = 4.0
+# How long a replica that cannot be reached is left out before it is tried again.
+LEFT_OUT_S = 2.0
 
 
 class ReplicaError(MachineError):
@@ -258,13 +260,33 @@ class Upstream(asyncio.Protocol):
             self._ended.set_exception(kind(f"replica {self._address.url} {what}", code))
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A connection that could not be made, and when, by the event loop's clock."""
+
+    error: str
+    at_s: float
+
+    def ago_s(self) -> float:
+        """How long ago that was."""
+        return asyncio.get_running_loop().time() - self.at_s
+
+
 class Pool:
-    """The connections to one replica: as many as requests in flight, the last used one first."""
+    """The connections to one replica: as many as requests in flight, the last used one first.
+
+    A failed connect means that the replica is to be left out of choices until a connect succeeds:
+    that of a request, or one that ``try_again_when_due`` makes so that no request has to fail.
+    """
 
     def __init__(self, address: ReplicaAddress) -> None:
         self.address = address
         self.connects = 0
+        self.is_left_out = False
+        self.last_failure: Failure | None = None
         self._idle: list[Upstream] = []
+        self._due_s = 0.0
+        self._trial: asyncio.Task[None] | None = None
 
     async def acquire(self) -> Upstream:
         """A connection for one exchange, used before or new. Raises as ``connect`` does."""
@@ -287,10 +309,18 @@ class Pool:
                 )
         except OSError as error:  # TimeoutError is one
             what = error.strerror or "does not answer"
+            self._leave_out(what)
             raise ReplicaError(
                 f"replica {self.address.url} cannot be reached: {what}", "replica_unreachable"
             ) from error
+        self.is_left_out = False
         return made
+
+    def try_again_when_due(self) -> None:
+        """Where the replica was left out for a while, see in the background if it is back."""
+        loop = asyncio.get_running_loop()
+        if self.is_left_out and loop.time() >= self._due_s and self._trial is None:
+            self._trial = loop.create_task(self._try())
 
     def release(self, upstream: Upstream) -> None:
         """Take a connection back; one in the middle of an exchange is given up."""
@@ -303,5 +333,21 @@ class Pool:
 
     def close(self) -> None:
         """Give up the idle connections."""
+        if self._trial is not None:
+            self._trial.cancel()
         while self._idle:
             self._idle.pop().abort()
+
+    async def _try(self) -> None:
+        try:
+            (await self.connect()).abort()
+        except ReplicaError:
+            return  # as before, and due again later
+        finally:
+            self._trial = None
+
+    def _leave_out(self, what: str) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self.is_left_out = True
+        self.last_failure = Failure(what, now_s)
+        self._due_s = now_s + LEFT_OUT_S
