@@ -65,6 +65,15 @@ def test_a_choice_among_some_replicas_is_made_and_recorded_among_them():
     assert deciding.ledger.requests.tolist() == [0, 1, 1]
 
 
+def test_where_the_holder_of_the_prefix_is_left_out_the_least_loaded_is_taken():
+    deciding = dispatcher("locality_aware:slack_ms=1000", replicas=3)
+    chain = Chain([11], block_tokens=10)
+    deciding.choose(question(chain=chain, session="s"), candidates=[1])
+    deciding.choose(question(), candidates=[0])
+    ticket = deciding.choose(question(chain=chain, session="s"), candidates=[0, 2])
+    assert (ticket.replica, ticket.reason) == (2, "queue_fallback")
+
+
 def test_a_ticket_ends_once():
     log = Lines()
     deciding = dispatcher("round_robin", log=log)
