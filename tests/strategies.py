@@ -15,7 +15,10 @@ BLOCK_SIZES = (1, 16, 512)
 
 @st.composite
 def rows(draw, index: int, *, ids: bool, block_size_tokens: int, keyed: bool) -> Row:
-    """A row as a reader would make it; prefixes are keys, or chains of full blocks."""
+    """A row as a reader would make it; prefixes are keys, or chains of blocks.
+
+    All blocks but the last of a chain are whole.
+    """
     service_ms = draw(st.none() | times_ms)
     needed = service_ms is None
     prompt_tokens = draw(tokens if needed else st.none() | tokens)
@@ -34,8 +37,15 @@ def rows(draw, index: int, *, ids: bool, block_size_tokens: int, keyed: bool) ->
             covered = st.integers(0, 2_000 if prompt_tokens is None else prompt_tokens)
             row["prefix_tokens"] = draw(st.none() | covered)
         else:
-            full = 5 if prompt_tokens is None else min(5, prompt_tokens // block_size_tokens)
-            row["chain"] = tuple(draw(st.lists(names, max_size=full)))
+            most = 5 * block_size_tokens
+            if prompt_tokens is not None:
+                most = min(most, prompt_tokens)
+            covered = draw(st.integers(0, most))
+            whole, rest = divmod(covered, block_size_tokens)
+            partial = rest > 0 and draw(st.booleans())
+            blocks = whole + partial
+            row["chain"] = tuple(draw(st.lists(names, min_size=blocks, max_size=blocks)))
+            row["prefix_tokens"] = covered if partial else None
     return Row(**row)
 
 

@@ -133,10 +133,23 @@ def test_lengths_beyond_32_bits_are_refused():
         generate(replace(SIMPLE, prompt_tokens=Constant(3e9)))
 
 
+@pytest.mark.parametrize("rate_rps", [1e-12, 5e-324])
+def test_a_rate_so_low_that_no_file_may_hold_the_arrivals_is_refused(rate_rps):
+    with pytest.raises(InputError, match=r"the last arrival is .*; expected at most 1e\+15 ms"):
+        generate(replace(SIMPLE, arrivals=PoissonArrivals(rate_rps)))
+
+
+def test_more_blocks_than_a_column_can_number_are_refused():
+    traffic = replace(TALK, prompt_tokens=Constant(2e9), block_size_tokens=1, requests=2)
+    with pytest.raises(InputError, match="more than 2147483647 blocks"):
+        generate(replace(traffic, conversations=None))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: replace(SIMPLE, requests=0), "requests is 0; expected an integer in 1"),
+        (lambda: replace(SIMPLE, requests=2 * 10**9), r"expected an integer in 1\.\.100000000"),
         (lambda: replace(SIMPLE, block_size_tokens=0), "block_size_tokens is 0"),
         (lambda: SystemPrompts(Constant(1), count=0), "system prompts is 0"),
         (lambda: SystemPrompts(Constant(1), zipf_exponent=-1), "zipf_exponent is -1"),

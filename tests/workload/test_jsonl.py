@@ -86,6 +86,44 @@ def test_a_last_block_that_is_full_stays(read):
     assert read(HEADER + row).chain(0).tolist() == [0, 1]
 
 
+def test_without_a_prompt_length_all_blocks_are_whole(read):
+    row = '{"arrival_ms": 0, "service_ms": 1, "block_ids": [8, 9, 10]}\n'
+    assert read(HEADER + row).prefix_tokens.tolist() == [48]
+
+
+def test_a_chain_never_covers_less_than_a_part_of_it(read):
+    # 48 of the first three blocks would be cached of a prompt of 10.
+    row = (
+        '{"arrival_ms": 0, "prompt_tokens": 10, "output_tokens": 0,'
+        ' "block_ids": [1, 2, 3, 4, 5], "prefix_tokens": 5}\n'
+    )
+    assert refusal(read, HEADER + row) == (
+        "line 2: 5 blocks of 16 tokens cover 5; expected more than the 64 of all but the last block"
+    )
+
+
+@pytest.mark.parametrize(("covered", "good"), [(16, False), (17, True), (32, True)])
+def test_of_a_stated_prefix_all_blocks_but_the_last_are_whole(read, covered, good):
+    row = '{"arrival_ms": 0, "service_ms": 1, "block_ids": [1, 2], "prefix_tokens": %d}\n'
+    row %= covered
+    if good:
+        assert read(HEADER + row).prefix_tokens.tolist() == [covered]
+    else:
+        assert "2 blocks of 16 tokens cover 16;" in refusal(read, HEADER + row)
+
+
+def test_blocks_of_more_tokens_than_a_prompt_can_have_are_refused(read):
+    row = '{"arrival_ms": 0, "service_ms": 1, "block_ids": [1, 2, 3]}\n'
+    assert refusal(read, row, block_size_tokens=2**30) == (
+        "line 1: 3 blocks of 1073741824 tokens; expected at most 2147483647 tokens"
+    )
+
+
+def test_a_key_of_a_prompt_without_tokens_covers_none(read):
+    row = '{"arrival_ms": 0, "prompt_tokens": 0, "output_tokens": 1, "prefix_key": "k"}\n'
+    assert read(row).prefix_tokens.tolist() == [0]
+
+
 def test_block_ids_without_a_block_size_are_refused_even_when_bad_lines_are_left_out(read):
     row = '{"arrival_ms": 0, "prompt_tokens": 32, "output_tokens": 1, "block_ids": [8, 9]}\n'
     expected = (

@@ -42,6 +42,13 @@ def test_seconds_are_read_as_such_on_request(read):
     assert workload.arrival_ms.tolist() == [0.0, 1500.0]
 
 
+def test_seconds_beyond_the_latest_time_are_refused(read):
+    with pytest.raises(
+        InputError, match=r"line 1: timestamp is 200000000000000\.0; expected a time of at most"
+    ):
+        read(row(2e14, 10, [1]), time_unit="s")
+
+
 def test_other_names_of_the_keys_are_taken(read):
     workload = read('{"timestamp": 5, "input_tokens": 7, "output_tokens": 8, "session_id": "s"}')
     assert workload.prompt_tokens.tolist() == [7]
@@ -64,6 +71,7 @@ def test_other_names_of_the_keys_are_taken(read):
             '{"timestamp": 0, "input_length": 3, "output_length": 3, "hash_ids": [1.5]}',
             "hash_ids[0] is 1.5; expected an integer",
         ),
+        (row(0, 600, [3, -1]), "hash_ids[1] is -1; expected an integer >= 0"),
         (
             '{"timestamp": 0, "input_length": 3, "output_lenght": 3}',
             "key 'output_lenght' is unknown; expected one of hash_ids, input_length,",

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pointsman.core.errors import InputError, wrong_value
-from pointsman.workload.reading import MAX_TIME_MS
-from pointsman.workload.workload import Floats, Workload
+from pointsman.workload.workload import MAX_TIME_MS, Floats, Workload
 
 
 class Arrivals(Protocol):

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from pointsman.core.errors import InputError, missing_field, unknown_name, wrong_value
 from pointsman.workload.builder import Row, WorkloadBuilder
-from pointsman.workload.reading import MAX_TOKENS, TOKENS_WANTED, NumberedLines, Reading
+from pointsman.workload.reading import TOKENS_WANTED, NumberedLines, Reading
+from pointsman.workload.workload import MAX_TOKENS
 
 TIME, PROMPT, OUTPUT = "TIMESTAMP", "ContextTokens", "GeneratedTokens"
 COLUMNS = (TIME, PROMPT, OUTPUT)

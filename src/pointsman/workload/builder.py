@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pointsman.core.errors import missing_field, wrong_value
+from pointsman.core.errors import InputError, missing_field, wrong_value
 from pointsman.workload.numbering import Numbering, first_appearances, renumbered, texts
 from pointsman.workload.workload import (
+    MAX_TOKENS,
     MISSING,
     Ints,
     Longs,
@@ -30,7 +31,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     Either ``service_ms`` or both token counts are given. ``chain`` are its block ids, each equal
     to another request's id exactly where the text up to there is equal. ``prefix_tokens`` is what
-    the chain covers; None: whole blocks.
+    the chain covers, all blocks but the last being whole; None: whole blocks.
     """
 
     arrival_ms: float
@@ -72,9 +73,10 @@ class WorkloadBuilder:
     def add(self, row: Row, where: str) -> None:
         """Append a row; one that is refused leaves no trace.
 
-        Raises InputError for a request id that was seen before, and for rows with and without
-        an id in one workload.
+        Raises InputError for a request id that was seen before, for rows with and without an
+        id in one workload, and for a chain that covers no more than its blocks before the last.
         """
+        covered_tokens = self._covered(row, where) if row.chain else row.prefix_tokens or 0
         if row.request_id is not None or self._ids:
             self._admit_id(row.request_id, where)
         self._arrival.append(row.arrival_ms)
@@ -84,11 +86,8 @@ class WorkloadBuilder:
         session, adapter = row.session, row.adapter
         self._session.append(MISSING if session is None else self._sessions[session])
         self._adapter.append(MISSING if adapter is None else self._adapters[adapter])
-        if row.chain:
-            self._chain.extend(map(self._blocks.__getitem__, row.chain))
-            self._prefix.append(self._covered(row))
-        else:
-            self._prefix.append(row.prefix_tokens or 0)
+        self._chain.extend(map(self._blocks.__getitem__, row.chain))
+        self._prefix.append(covered_tokens)
         self._chain_start.append(len(self._chain))
         self.rows += 1
 
@@ -102,12 +101,25 @@ class WorkloadBuilder:
         if self._ids.setdefault(request_id, self.rows) != self.rows:
             raise wrong_value(where, "request_id", request_id, "an id not used before")
 
-    def _covered(self, row: Row) -> int:
-        if row.prefix_tokens is not None:
-            return row.prefix_tokens
-        if row.prompt_tokens is None:
-            return 1
-        return min(len(row.chain) * self.block_size_tokens, row.prompt_tokens)
+    def _covered(self, row: Row, where: str) -> int:
+        blocks, block_tokens = len(row.chain), self.block_size_tokens
+        covered = row.prefix_tokens
+        if covered is None:
+            covered = blocks * block_tokens
+            if row.prompt_tokens is not None:
+                covered = min(covered, row.prompt_tokens)
+        if covered > MAX_TOKENS:
+            raise InputError(
+                f"{where}: {blocks} blocks of {block_tokens} tokens;"
+                f" expected at most {MAX_TOKENS} tokens"
+            )
+        # Else one who holds all blocks but the last would have more tokens than one who holds all.
+        if blocks > 1 and (blocks - 1) * block_tokens >= covered:
+            raise InputError(
+                f"{where}: {blocks} blocks of {block_tokens} tokens cover {covered};"
+                f" expected more than the {(blocks - 1) * block_tokens} of all but the last block"
+            )
+        return covered
 
     @property
     def span_ms(self) -> float:

@@ -22,9 +22,10 @@ from pointsman.core.errors import InputError, wrong_value
 from pointsman.workload.arrivals import Arrivals
 from pointsman.workload.distributions import Distribution
 from pointsman.workload.numbering import first_appearances, renumbered
-from pointsman.workload.reading import MAX_TOKENS
 from pointsman.workload.streams import stream
 from pointsman.workload.workload import (
+    MAX_TIME_MS,
+    MAX_TOKENS,
     Floats,
     Ints,
     Longs,
@@ -33,6 +34,8 @@ from pointsman.workload.workload import (
     workload_of_columns,
 )
 
+# A request of tokens takes 44 bytes, and several times that while it is drawn.
+MAX_REQUESTS = 100_000_000
 DEFAULT_BLOCK_SIZE_TOKENS = 16  # vllm-project/vllm's default block
 _SOURCE = Source(name="generated", format="generated")
 
@@ -46,7 +49,7 @@ class SystemPrompts:
     zipf_exponent: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_count("system prompts", self.count)
+        _check_count("system prompts", self.count, MAX_REQUESTS)
         if not 0.0 <= self.zipf_exponent < math.inf:
             raise wrong_value("generator", "zipf_exponent", self.zipf_exponent, "a number >= 0")
 
@@ -83,8 +86,9 @@ class Traffic:
     max_prompt_tokens: int = MAX_TOKENS
 
     def __post_init__(self) -> None:
-        for name in ("requests", "block_size_tokens", "max_prompt_tokens"):
-            _check_count(name, getattr(self, name))
+        _check_count("requests", self.requests, MAX_REQUESTS)
+        for name in ("block_size_tokens", "max_prompt_tokens"):
+            _check_count(name, getattr(self, name), MAX_TOKENS)
 
 
 class _Turns(NamedTuple):
@@ -99,10 +103,10 @@ def generate(traffic: Traffic, seed: int = 0) -> Workload:
 
     Prefixes exist where there are conversations or system prompts: all full blocks of a prompt,
     numbered in order of first appearance. Raises InputError where a length or the number of
-    blocks exceeds 2**31 - 1.
+    blocks of all prompts together exceeds 2**31 - 1, or an arrival 1e15 ms.
     """
     count = traffic.requests
-    arrival_ms = traffic.arrivals.draw_ms(count, stream(seed, "arrivals"))
+    arrival_ms = _arrivals_ms(traffic, seed)
     message = _whole("prompt_tokens", traffic.prompt_tokens, count, stream(seed, "prompt"))
     output = _whole("output_tokens", traffic.output_tokens, count, stream(seed, "output"))
     if traffic.conversations is None and traffic.system_prompts is None:
@@ -138,9 +142,18 @@ class _Drawn(NamedTuple):
     system_tokens: Ints  # of each conversation
 
 
-def _check_count(name: str, count: int) -> None:
-    if not 1 <= count <= MAX_TOKENS:
-        raise wrong_value("generator", name, count, f"an integer in 1..{MAX_TOKENS}")
+def _check_count(name: str, count: int, most: int) -> None:
+    if not 1 <= count <= most:
+        raise wrong_value("generator", name, count, f"an integer in 1..{most}")
+
+
+def _arrivals_ms(traffic: Traffic, seed: int) -> Floats:
+    with np.errstate(over="ignore", invalid="ignore"):
+        arrival_ms = traffic.arrivals.draw_ms(traffic.requests, stream(seed, "arrivals"))
+    if not arrival_ms[-1] <= MAX_TIME_MS:
+        wanted = f"at most {MAX_TIME_MS:g} ms (ask for a higher rate)"
+        raise wrong_value("generator", "the last arrival", float(arrival_ms[-1]), wanted)
+    return arrival_ms
 
 
 def _whole(name: str, lengths: Distribution, count: int, random: np.random.Generator) -> Ints:
@@ -223,7 +236,7 @@ def _chains(
     np.maximum.at(own, owner, lengths - shared[owner])
     system_first = np.cumsum(system_blocks) - system_blocks
     own_first = system_blocks.sum() + np.cumsum(own) - own
-    if own_first[-1] + own[-1] > MAX_TOKENS:
+    if max(own_first[-1] + own[-1], lengths.sum()) > MAX_TOKENS:
         raise InputError(
             f"generator: more than {MAX_TOKENS} blocks; expected fewer requests or larger blocks"
         )

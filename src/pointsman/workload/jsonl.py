@@ -150,7 +150,7 @@ class _Parser:
         if line.block_ids:
             return self._blocks(line, where), prefix_tokens
         if prefix_tokens is None:
-            prefix_tokens = line.prompt_tokens
+            prefix_tokens = 1 if line.prompt_tokens is None else line.prompt_tokens
         return [str(line.prefix_key)], prefix_tokens
 
     def _check_kind(self, line: _Line, where: str) -> None:

@@ -17,14 +17,17 @@ import msgspec
 from pointsman.core.errors import InputError, missing_field, wrong_value
 from pointsman.workload.builder import Row, WorkloadBuilder
 from pointsman.workload.reading import (
+    BLOCK_ID_WANTED,
     ID_WANTED,
     TIME_WANTED,
     TOKENS_WANTED,
+    BlockId,
     JsonLine,
     NumberedLines,
     Reading,
     TimeMs,
     Tokens,
+    time_ms,
     whole_blocks,
 )
 
@@ -42,7 +45,7 @@ _WANTED = {
     "output_length": TOKENS_WANTED,
     "output_tokens": TOKENS_WANTED,
     "hash_ids": "a list of integers >= 0",
-    "hash_ids[]": "an integer >= 0",
+    "hash_ids[]": BLOCK_ID_WANTED,
     "session_id": ID_WANTED,
 }
 # What tells this layout from ours, in which none of these is a key.
@@ -53,7 +56,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     timestamp: TimeMs
     input_length: Tokens | None = None
     output_length: Tokens | None = None
-    hash_ids: list[int] | None = None
+    hash_ids: list[BlockId] | None = None
     input_tokens: Tokens | None = None
     output_tokens: Tokens | None = None
     session_id: int | str | None = None
@@ -84,7 +87,7 @@ class _Parser:
         line = self._line.decode(text, where)
         prompt_tokens = _either(line, ("input_length", "input_tokens"), where)
         return Row(
-            line.timestamp * self._ms_per_unit,
+            time_ms(line.timestamp, self._ms_per_unit, "timestamp", where),
             None,
             None,
             prompt_tokens,

@@ -13,15 +13,15 @@ import msgspec
 
 from pointsman.core.errors import InputError, missing_field, unknown_name, wrong_value
 from pointsman.workload.builder import WorkloadBuilder
-
-MAX_TOKENS = 2**31 - 1
-MAX_TIME_MS = 1e15  # beyond it a double no longer tells tenths of a ms apart
+from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 TimeMs = Annotated[float, msgspec.Meta(ge=0, le=MAX_TIME_MS)]
+BlockId = Annotated[int, msgspec.Meta(ge=0)]
 TOKENS_WANTED = f"an integer in 0..{MAX_TOKENS}"
 TIME_WANTED = "a time in ms in 0..1e15"
 ID_WANTED = "a string or an integer"
+BLOCK_ID_WANTED = "an integer >= 0"
 
 T = TypeVar("T")
 NumberedLines = Iterator[tuple[int, bytes]]
@@ -147,6 +147,14 @@ class JsonLine:
             if isinstance(value, float) and not math.isfinite(value):
                 return wrong_value(where, key, value, self._wanted.get(key, "valid JSON"))
         return InputError(f"{where}: not JSON ({reason}); expected one JSON object a line")
+
+
+def time_ms(time: float, ms_per_unit: float, name: str, where: str) -> float:
+    """A time in ms. Raises InputError where it is beyond 1e15 ms."""
+    found_ms = time * ms_per_unit
+    if found_ms > MAX_TIME_MS:
+        raise wrong_value(where, name, time, f"a time of at most {MAX_TIME_MS / ms_per_unit:g}")
+    return found_ms
 
 
 def whole_blocks(

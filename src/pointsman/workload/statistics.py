@@ -97,7 +97,7 @@ def statistics_of(workload: Workload) -> TraceStatistics:
 def hit_blocks(workload: Workload) -> Ints:
     """How many leading blocks of each row an earlier row has."""
     starts, blocks = workload.chain_start, workload.chain_blocks
-    lengths = np.diff(starts)
+    lengths = workload.chain_lengths
     row = np.repeat(np.arange(len(workload)), lengths)
     first_row = np.full(workload.block_count, len(workload), dtype=np.int64)
     # Where a block repeats, the last assignment stays: going backwards, its first row.
@@ -116,7 +116,7 @@ def _prefix_reuse(workload: Workload) -> PrefixReuse | None:
     if workload.chain_blocks.size == 0:
         return None
     hits = hit_blocks(workload)
-    lengths = np.diff(workload.chain_start)
+    lengths = workload.chain_lengths
     keyed = workload.block_size_tokens == 1 and int(lengths.max()) <= 1
     hit_tokens = np.where(
         hits == lengths, workload.prefix_tokens, hits * workload.block_size_tokens

@@ -6,7 +6,9 @@
     chain_blocks      [7, 9]    []        [7, 9, 4]  = chain_blocks[chain_start[i]:chain_start[i+1]]
 
 A prefix is a chain of blocks: equal block ids mean equal text **up to and including** that block.
-A single prefix key is a chain of one block. Names are interned to dense integers, -1 for none.
+A single prefix key is a chain of one block. All blocks of a chain but the last are whole, so part
+of a chain never covers more tokens than all of it. Names are interned to dense integers, -1 for
+none.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 MISSING = -1
+MAX_TOKENS = 2**31 - 1
+MAX_TIME_MS = 1e15  # beyond it a double no longer tells tenths of a ms apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,8 @@ def workload_of_columns(  # noqa: PLR0913
 
     Columns are array-likes of one length, in ascending order of ``arrival_ms``. Every row needs
     ``service_ms`` (NaN where absent) or both token counts (-1 where absent). Block ids are dense
-    integers from 0. ``prefix_tokens`` defaults to one token per row that has a chain and no
-    prompt length, else to whole blocks, at most the prompt.
+    integers from 0. ``prefix_tokens`` defaults to whole blocks, at most the prompt where its
+    length is known.
     Raises InputError naming the column and the first row that is wrong.
     """
     arrival = np.ascontiguousarray(arrival_ms, dtype=np.float64)
@@ -127,7 +131,10 @@ def workload_of_columns(  # noqa: PLR0913
         raise wrong_value("workload", "arrival_ms", arrival.shape, "one dimension")
     n = arrival.shape[0]
     starts = _column("chain_start", chain_start, n + 1, np.int64, 0)
-    blocks = np.ascontiguousarray([] if chain_blocks is None else chain_blocks, dtype=np.int32)
+    blocks = _typed("chain_blocks", [] if chain_blocks is None else chain_blocks, np.int32)
+    if not 1 <= block_size_tokens <= MAX_TOKENS:
+        wanted = f"an integer in 1..{MAX_TOKENS}"
+        raise wrong_value("workload", "block_size_tokens", block_size_tokens, wanted)
     prompt = _column("prompt_tokens", prompt_tokens, n, np.int32, MISSING)
     if prefix_tokens is None:
         prefix_tokens = _whole_blocks(np.diff(starts), prompt, block_size_tokens)
@@ -152,20 +159,33 @@ def workload_of_columns(  # noqa: PLR0913
 def _column(name: str, values: Any, length: int, dtype: Any, default: float) -> NDArray[Any]:
     if values is None:
         return np.full(length, default, dtype=dtype)
-    column = np.ascontiguousarray(values, dtype=dtype)
+    column = _typed(name, values, dtype)
     if column.shape != (length,):
         raise wrong_value("workload", f"shape of {name}", column.shape, str((length,)))
     return column
 
 
+def _typed(name: str, values: Any, dtype: Any) -> NDArray[Any]:
+    """The values in a column's type; one that it cannot hold is refused, not wrapped round."""
+    given = np.asarray(values)
+    if dtype in (given.dtype, np.float64):
+        return np.ascontiguousarray(given, dtype=dtype)
+    with np.errstate(invalid="ignore"):
+        column = np.ascontiguousarray(given, dtype=dtype)
+    limits = np.iinfo(dtype)
+    _refuse(name, given, column != given, f"an integer in {limits.min}..{limits.max}")
+    return column
+
+
 def _whole_blocks(lengths: Longs, prompt: Ints, block_size_tokens: int) -> Longs:
-    covered = np.minimum(lengths * block_size_tokens, np.maximum(prompt, 0))
-    return np.where(prompt == MISSING, np.minimum(lengths, 1), covered)
+    covered = lengths * block_size_tokens
+    return np.where(prompt == MISSING, covered, np.minimum(covered, np.maximum(prompt, 0)))
 
 
 def _check(workload: Workload) -> None:
     arrival = workload.arrival_ms
-    _refuse("arrival_ms", arrival, ~(np.isfinite(arrival) & (arrival >= 0)), "a finite time >= 0")
+    time_wanted = f"a time in ms in 0..{MAX_TIME_MS:g}"
+    _refuse("arrival_ms", arrival, ~((arrival >= 0) & (arrival <= MAX_TIME_MS)), time_wanted)
     late = np.flatnonzero(np.diff(arrival) < 0)
     if late.size:
         row = int(late[0]) + 1
@@ -174,7 +194,8 @@ def _check(workload: Workload) -> None:
         )
     service = workload.service_ms
     given = ~np.isnan(service)
-    _refuse("service_ms", service, given & ~((service >= 0) & (service < np.inf)), "a time >= 0")
+    untimely = given & ~((service >= 0) & (service <= MAX_TIME_MS))
+    _refuse("service_ms", service, untimely, time_wanted)
     for name in ("prompt_tokens", "output_tokens", "session", "adapter"):
         column = getattr(workload, name)
         _refuse(name, column, column < MISSING, "an integer >= 0, or -1 for none")
@@ -184,22 +205,21 @@ def _check(workload: Workload) -> None:
     beyond = (workload.prompt_tokens >= 0) & (prefix > workload.prompt_tokens)
     _refuse("prefix_tokens", prefix, (prefix < 0) | beyond, "an integer in 0..prompt_tokens")
     _check_chains(workload)
-    chainless = np.diff(workload.chain_start) == 0
-    _refuse("prefix_tokens", prefix, chainless & (prefix > 0), "0 where there is no chain")
+    lengths = workload.chain_lengths
+    _refuse("prefix_tokens", prefix, (lengths == 0) & (prefix > 0), "0 where there is no chain")
+    before_last = (lengths - 1) * workload.block_size_tokens
+    wanted = f"more than the whole blocks of {workload.block_size_tokens} before the last one"
+    _refuse("prefix_tokens", prefix, (lengths > 1) & (prefix <= before_last), wanted)
 
 
 def _check_chains(workload: Workload) -> None:
     starts, blocks = workload.chain_start, workload.chain_blocks
-    if starts[0] != 0 or starts[-1] != blocks.shape[0] or np.any(np.diff(starts) < 0):
+    if starts[0] != 0 or starts[-1] != blocks.shape[0] or np.any(workload.chain_lengths < 0):
         raise InputError(
             "workload: chain_start does not partition chain_blocks;"
             " expected ascending offsets from 0 to its length"
         )
     _refuse("chain_blocks", blocks, blocks < 0, "an integer >= 0")
-    if workload.block_size_tokens < 1:
-        raise wrong_value(
-            "workload", "block_size_tokens", workload.block_size_tokens, "an integer >= 1"
-        )
 
 
 def _refuse(name: str, column: NDArray[Any], wrong: NDArray[np.bool_], wanted: str) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.workload.compressed import compressed_file
@@ -47,7 +46,7 @@ def _check_distinct(kind: str, names: tuple[str, ...], path: Path) -> None:
 
 
 def _needs_blocks(workload: Workload) -> bool:
-    longest = np.diff(workload.chain_start).max(initial=0)
+    longest = workload.chain_lengths.max(initial=0)
     return bool(workload.block_size_tokens != 1 or longest > 1)
 
 
@@ -115,8 +114,8 @@ def _blocks_line(
     if chain_names:
         line["block_ids"] = chain_names
         prompt = line.get("prompt_tokens")
-        whole = prompt is None or len(chain_names) * block_size <= prompt
-        implied = 1 if prompt is None else len(chain_names) * block_size
+        implied = len(chain_names) * block_size
+        whole = prompt is None or implied <= prompt
         if not whole or prefix_tokens != implied:
             line["prefix_tokens"] = prefix_tokens
     return line
