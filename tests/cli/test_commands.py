@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -218,10 +219,17 @@ def test_policies_are_listed_with_rule_and_source(capsys):
             "each policy once",
         ),
         (("compare", "{trace}", "--replicas", "2", "--costs", "costs.yaml"), ".json or .toml"),
-        (("compare", "{trace}", "--replicas", "2", "--costs", "none.json"), "cannot read"),
+        (
+            ("compare", "{trace}", "--replicas", "2", "--policy", "random", "--slack-ms", "5"),
+            "--slack-ms is 5, and random does not take it; expected a policy",
+        ),
+        (("estimate", "{trace}", "--replicas", "2", "--slack-ms", "5"), "--slack-ms is 5"),
+        (
+            ("compare", "{trace}", "--replicas", "2", "--time-unit", "s"),
+            "--time-unit s does not apply; expected a mooncake trace, this one is pointsman",
+        ),
         (("compare", "{trace}", "--replicas", "2", "--output", "no/such/x.json"), "cannot write"),
         (("decide", "{trace}", "{trace}"), "not JSON"),
-        (("decide", "none.json", "none.json"), "cannot read none.json"),
         (("decide", "{trace}", "{trace}", "--max-comm-ratio", "nan"), "--max-comm-ratio is nan"),
     ],
 )
@@ -261,6 +269,59 @@ def test_costs_are_read_from_toml(capsys, tmp_path):
     command = ("estimate", tokens, "--replicas", 1, "--costs", costs)
     _, out, _ = run(capsys, *command)
     assert json.loads(out)["ledger"]["prefill_ms"] == 96.0
+
+
+FILES_READ = [
+    ("compare", "{file}", "--replicas", "2"),
+    ("compare", "{trace}", "--replicas", "2", "--costs", "{file}"),
+    ("compare", "{trace}", "--replicas", "2", "--policy", "{file}.py:mine"),
+    ("estimate", "{file}", "--replicas", "2"),
+    ("decide", "{file}", "{file}"),
+    ("trace", "info", "{file}"),
+    ("trace", "convert", "{file}", "--output", "out.jsonl"),
+    ("replay", "{file}"),
+]
+
+
+@pytest.mark.parametrize("words", FILES_READ, ids=lambda words: " ".join(words[:2]))
+def test_a_file_that_does_not_exist_is_wrong_input(capsys, trace, tmp_path, words):
+    command = [word.format(trace=trace, file=tmp_path / "none.json") for word in words]
+    code, out, err = run(capsys, *command)
+    assert (code, out) == (2, "")
+    assert "none.json" in err
+    assert "no such file" in err or "does not exist" in err
+
+
+@pytest.mark.parametrize("words", FILES_READ, ids=lambda words: " ".join(words[:2]))
+def test_a_folder_is_no_file(capsys, trace, tmp_path, words):
+    for name in ("folder.json", "folder.json.py"):
+        (tmp_path / name).mkdir()
+    command = [word.format(trace=trace, file=tmp_path / "folder.json") for word in words]
+    assert run(capsys, *command)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("compare", "t", "--replica", "2"), "unknown flag --replica; did you mean --replicas?"),
+        (("compare", "t", "--replicas", "2", "--slack", "5"), "did you mean --slack-ms?"),
+        (("trace", "info", "t", "--fromat=json"), "unknown flag --fromat; did you mean --format?"),
+        (("policies", "--zzz"), "unknown flag --zzz; see pointsman policies --help"),
+    ],
+)
+def test_an_unknown_flag_is_refused_with_the_nearest_one(capsys, words, message):
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_help_lists_the_exit_codes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = capsys.readouterr().out
+    listed = re.findall(r"^  (\d+) +\S", out, flags=re.MULTILINE)
+    assert listed == ["0", "1", "2", "3", "70", "130", "141"]
 
 
 def test_usage_errors_exit_with_2(capsys):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from pointsman.core.errors import MachineError
-from pointsman.core.files import whole_file
+from pointsman.core.errors import InputError, MachineError
+from pointsman.core.files import check_is_file, read_file, whole_file
 
 
 def test_a_finished_file_takes_the_place_of_the_old_one(tmp_path):
@@ -42,3 +44,16 @@ def test_a_new_file_has_the_usual_permissions(tmp_path):
     with whole_file(tmp_path / "whole") as file:
         file.write(b"x")
     assert (tmp_path / "whole").stat().st_mode == ordinary.stat().st_mode
+
+
+def test_a_file_that_is_not_there_is_wrong_input(tmp_path):
+    for path in (tmp_path / "none", tmp_path / "none" / "x", tmp_path):
+        for read in (read_file, check_is_file):
+            with pytest.raises(InputError, match=rf"{path}: (no such file|is a folder)"):
+                read(path)
+
+
+def test_a_path_with_a_null_character_is_wrong_input():
+    for read in (read_file, check_is_file):
+        with pytest.raises(InputError, match="null character"):
+            read(Path("a\0b"))

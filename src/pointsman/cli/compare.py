@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"{options.POLICY_HELP}; repeat it (default: {', '.join(DEFAULT_POLICIES)})",
     )
-    parser.add_argument(
-        "--slack-ms", type=float, metavar="MS", help="of locality-aware policies (5)"
-    )
+    options.add_slack(parser)
     options.add_seed(parser)
     options.add_output(parser)
 
@@ -34,8 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.comparison.policies import compare_policies
     from pointsman.report.comparison import comparison_text
 
-    names = arguments.policy or DEFAULT_POLICIES
-    policies = [options.policy_of(name, arguments.slack_ms) for name in names]
+    policies = options.policies_of(arguments.policy or DEFAULT_POLICIES, arguments.slack_ms)
     fleet = options.fleet_of(arguments)
     workload = options.read_trace(arguments)
     comparison = compare_policies(workload, policies, fleet, arguments.seed)

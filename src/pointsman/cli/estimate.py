@@ -20,9 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"{options.POLICY_HELP} (default: queue_aware, the lesson's least_loaded)",
     )
-    parser.add_argument(
-        "--slack-ms", type=float, metavar="MS", help="of locality-aware policies (5)"
-    )
+    options.add_slack(parser)
     options.add_seed(parser)
     options.add_output(parser, printed="json")
 

@@ -3,9 +3,6 @@
 Each command is a module with ``NAME``, ``HELP``, ``add_arguments(parser)`` and ``run(arguments)``
 (which returns the exit code). Modules import what they run with inside ``run``, so that
 ``--help`` loads nothing heavy.
-
-Exit codes: 0 done; 1 the machine refused (a port, a file); 2 usage or input; 3 the verdict is
-reject and ``--gate`` was given; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from pointsman.cli import compare, decide, estimate, policies, replay, serve, trace
+from pointsman.cli.parser import Parser
 from pointsman.core.errors import PointsmanError
 
 COMMANDS: tuple[ModuleType, ...] = (compare, estimate, decide, trace, policies, serve, replay)
@@ -28,14 +26,29 @@ EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
 
 DESCRIPTION = (
-    "Decide where LLM inference requests run over model replicas, and prove why: "
+    "Decide where LLM inference requests run over model replicas, and prove why:\n"
     "simulate, decide, route, replay."
 )
+EXIT_CODES = f"""\
+exit codes:
+  0    done
+  1    the machine refused (a file, a port), or a replay disagrees with its log
+  2    usage or input
+  3    the verdict is reject, under decide --gate
+  {EXIT_INTERNAL}   a bug in pointsman
+  {EXIT_INTERRUPTED}  interrupted
+  {EXIT_PIPE_CLOSED}  whoever read the output stopped
+"""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(prog="pointsman", description=DESCRIPTION)
+    parser = Parser(
+        prog="pointsman",
+        description=DESCRIPTION,
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"pointsman {version('pointsman')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in COMMANDS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -68,11 +68,17 @@ def read_options(arguments: argparse.Namespace) -> ReadOptions:
 
 def read_trace(arguments: argparse.Namespace) -> Workload:
     """The workload that the flags name; what was skipped is said on stderr."""
+    from pointsman.core.errors import InputError
     from pointsman.workload.formats import read_workload
 
     with reading_progress(arguments.file) as on_bytes:
         options = replace(read_options(arguments), on_bytes=on_bytes)
         workload = read_workload(arguments.file, options)
+    if options.time_unit is not None and workload.source.format != "mooncake":
+        raise InputError(
+            f"{arguments.file}: --time-unit {options.time_unit} does not apply;"
+            f" expected a mooncake trace, this one is {workload.source.format}"
+        )
     if workload.source.skipped_lines:
         say(f"{workload.source.skipped_lines:,} bad lines left out")
     return workload
@@ -128,14 +134,42 @@ POLICY_HELP = (
 )
 
 
+def add_slack(parser: argparse.ArgumentParser) -> None:
+    """The one parameter with a flag of its own."""
+    parser.add_argument(
+        "--slack-ms", type=float, metavar="MS", help="of locality-aware policies (5)"
+    )
+
+
 def policy_of(text: str, slack_ms: float | None) -> Policy:
-    """A policy by name or file; ``--slack-ms`` sets it where the text does not."""
+    """One policy, as ``policies_of`` gives several."""
+    return policies_of([text], slack_ms)[0]
+
+
+def policies_of(texts: Sequence[str], slack_ms: float | None) -> list[Policy]:
+    """Policies by name or file; ``--slack-ms`` sets it where the text does not.
+
+    Raises InputError when none of them takes ``--slack-ms``.
+    """
+    from pointsman.core.errors import InputError
     from pointsman.policies.catalogue import policy_named
 
-    policy = policy_named(text)
-    if slack_ms is not None and "slack_ms" in policy.parameters and "slack_ms=" not in text:
-        return policy.bind(slack_ms=slack_ms)
-    return policy
+    policies = [policy_named(text) for text in texts]
+    if slack_ms is None:
+        return policies
+    taking = [
+        "slack_ms" in policy.parameters and "slack_ms=" not in text
+        for text, policy in zip(texts, policies, strict=True)
+    ]
+    if not any(taking):
+        raise InputError(
+            f"--slack-ms is {slack_ms:g}, and {', '.join(texts)} does not take it;"
+            " expected a policy with the parameter slack_ms, such as locality_aware"
+        )
+    return [
+        policy.bind(slack_ms=slack_ms) if takes else policy
+        for policy, takes in zip(policies, taking, strict=True)
+    ]
 
 
 def add_output(parser: argparse.ArgumentParser, printed: str = "table") -> None:

@@ -26,12 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 0, or 1 when the log's own policy disagrees with the log."""
+    from pointsman.core.files import check_is_file
     from pointsman.dispatch.log_file import read_log
     from pointsman.policies.catalogue import policy_named
     from pointsman.replay.replay import replay_other, replay_same
     from pointsman.report.replay import replay_text
 
     other = policy_named(arguments.policy) if arguments.policy else None
+    check_is_file(arguments.log)
     log = read_log(arguments.log)
     result = replay_same(log) if other is None else replay_other(log, other)
     options.deliver(arguments, lambda form: replay_text(result, form))

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Whole files: read at once, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,40 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from pointsman.core.errors import MachineError
+from pointsman.core.errors import InputError, MachineError, PointsmanError
+
+
+def read_file(path: Path) -> bytes:
+    """All bytes of a file.
+
+    Raises InputError where the path leads to no file, MachineError where it may not be read.
+    """
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+
+
+def check_is_file(path: Path) -> None:
+    """Refuse a path that leads to no file, with InputError, before somebody else opens it."""
+    try:
+        is_folder = path.is_dir()
+        path.stat()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+    if is_folder:
+        raise unreadable(path, IsADirectoryError())
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> PointsmanError:
+    """The error for a file that could not be opened: whoever named it is wrong, or the machine."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return InputError(f"{path}: no such file")
+    if isinstance(error, IsADirectoryError):
+        return InputError(f"{path}: is a folder; expected a file")
+    if isinstance(error, OSError):
+        return MachineError(f"cannot read {path}: {error.strerror}")
+    return InputError(f"{str(path)!r}: no path can hold a null character")
 
 
 @contextmanager

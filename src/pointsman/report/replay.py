@@ -9,6 +9,7 @@ from pointsman.report.document import REPLAY_SCHEMA, head, text_of
 from pointsman.report.table import csv_text, number, text_table
 
 SHOWN_DIFFERENCES = 20
+_CHANGED = "the policy's file has changed since the log was written"
 _HEADINGS = ("choice", "at ms", "request", "recorded", "replayed")
 
 
@@ -27,6 +28,7 @@ def _table(replay: Replay) -> str:
     lines = [
         f"recorded: {replay.recorded_policy}",
         f"replayed: {replay.replayed_policy}",
+        *([_CHANGED] if replay.policy_changed else []),
         f"choices that agree: {number(replay.agreeing)} of {number(replay.choices)}",
     ]
     if replay.unfinished:

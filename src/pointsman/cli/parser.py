@@ -1,0 +1,38 @@
+"""Parsing of the command line: no abbreviations, and the nearest flag for an unknown one."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes flags by their whole names only; its subcommands' parsers do too."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**{**named, "allow_abbrev": False})
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse as ever, but say first which flag nobody knows (exit code 2).
+
+        Otherwise a misspelt flag that is required would be said to be missing.
+        """
+        if args is not None and self._subparsers is None:
+            for word in args:
+                if word == "--":
+                    break
+                self._check_flag(word)
+        return super().parse_known_args(args, namespace)
+
+    def _check_flag(self, word: str) -> None:
+        flag = word.partition("=")[0]
+        known = self._option_string_actions
+        if not flag.startswith("--") or " " in flag or flag in known:
+            return
+        near = difflib.get_close_matches(flag, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; see {self.prog} --help"
+        self.error(f"unknown flag {flag}{hint}")
