@@ -41,7 +41,7 @@ benchmark: $(VENV)/.installed-test
 	done
 
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) .venv-* out
 
 $(VENV)/.created:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; set PYTHON=..." >&2; exit 1; }
