@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pointsman.cli import options
+from pointsman.cli import options, progress
 
 NAME = "compare"
 HELP = "Run one workload through several routing policies and say which to take."
@@ -35,7 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     policies = options.policies_of(arguments.policy or DEFAULT_POLICIES, arguments.slack_ms)
     fleet = options.fleet_of(arguments)
     workload = options.read_trace(arguments)
-    comparison = compare_policies(workload, policies, fleet, arguments.seed)
+    with progress.steps(len(policies), len(workload)) as begin:
+        comparison = compare_policies(
+            workload, policies, fleet, arguments.seed, lambda policy: begin(policy.label)
+        )
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: comparison_text(comparison, reading, form))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pointsman.cli import options
+from pointsman.cli import options, progress
 
 NAME = "estimate"
 HELP = "Price one workload on one configuration: the ledger and the summary that decide takes."
@@ -33,7 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
     policy = options.policy_of(arguments.policy, arguments.slack_ms)
     fleet = options.fleet_of(arguments)
     workload = options.read_trace(arguments)
-    result = estimate(workload, policy, fleet, arguments.seed)
+    with progress.steps(1, len(workload)) as begin:
+        begin(policy.label)
+        result = estimate(workload, policy, fleet, arguments.seed)
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: estimate_text(result, reading, form))
     return 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pointsman.cli import progress
 
 if TYPE_CHECKING:
     from pointsman.policies.policy import Policy
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 FORMAT_NAMES = ("pointsman", "mooncake", "azure")
 OUTPUT_FORMATS = ("table", "json", "csv")
-# Smaller files are read before a progress bar could be seen.
-_PROGRESS_FROM_BYTES = 20_000_000
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +69,7 @@ def read_trace(arguments: argparse.Namespace) -> Workload:
     from pointsman.core.errors import InputError
     from pointsman.workload.formats import read_workload
 
-    with reading_progress(arguments.file) as on_bytes:
+    with progress.reading(arguments.file) as on_bytes:
         options = replace(read_options(arguments), on_bytes=on_bytes)
         workload = read_workload(arguments.file, options)
     if options.time_unit is not None and workload.source.format != "mooncake":
@@ -82,21 +80,6 @@ def read_trace(arguments: argparse.Namespace) -> Workload:
     if workload.source.skipped_lines:
         say(f"{workload.source.skipped_lines:,} bad lines left out")
     return workload
-
-
-@contextmanager
-def reading_progress(path: str) -> Iterator[Callable[[int], None] | None]:
-    """Show on a terminal how far a large file has been read."""
-    size_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
-    if size_bytes < _PROGRESS_FROM_BYTES or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"reading {os.path.basename(path)}", total=size_bytes)
-        yield lambda read_bytes: progress.advance(task, read_bytes)
 
 
 def add_fleet(parser: argparse.ArgumentParser) -> None:

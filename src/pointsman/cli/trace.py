@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pointsman.cli import progress
 from pointsman.cli.options import (
     add_output,
     add_reading,
@@ -161,7 +162,9 @@ def _generate(arguments: argparse.Namespace) -> int:
     from pointsman.workload.arrivals import with_rate_scaled
     from pointsman.workload.generate import generate
 
-    workload = generate(_traffic(arguments), arguments.seed)
+    traffic = _traffic(arguments)
+    with progress.working(f"generating {traffic.requests:,} requests", traffic.requests):
+        workload = generate(traffic, arguments.seed)
     if arguments.rate_scale is not None:
         workload = with_rate_scaled(workload, arguments.rate_scale)
     return _write(workload, arguments.output)
@@ -170,7 +173,8 @@ def _generate(arguments: argparse.Namespace) -> int:
 def _write(workload: Workload, path: Path) -> int:
     from pointsman.workload.writer import write_workload
 
-    write_workload(workload, path)
+    with progress.working(f"writing {path.name}", len(workload)):
+        write_workload(workload, path)
     source = workload.source
     notes = [f"wrote {len(workload):,} requests to {path}"]
     if source.out_of_order:

@@ -1,0 +1,79 @@
+"""Bars on a terminal for work that takes longer than a second or so; nothing on a pipe.
+
+They go to stderr and vanish when the work is done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+# What less work than this takes is done before a bar could be read.
+READ_BYTES = 20_000_000
+SIMULATED_REQUESTS = 500_000  # of all runs together
+GENERATED_REQUESTS = 20_000
+
+
+@contextmanager
+def reading(
+    path: str, stream: TextIO | None = None, least_bytes: int = READ_BYTES
+) -> Iterator[Callable[[int], None] | None]:
+    """How much of a file has been read; gives what to call with the bytes since the last call."""
+    size_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
+    with _bar(stream, is_long=size_bytes >= least_bytes) as progress:
+        if progress is None:
+            yield None
+            return
+        task = progress.add_task(f"reading {os.path.basename(path)}", total=size_bytes)
+        yield lambda read_bytes: progress.advance(task, read_bytes)
+
+
+@contextmanager
+def steps(
+    total: int, requests: int, stream: TextIO | None = None
+) -> Iterator[Callable[[str], None]]:
+    """Which of several simulations of so many requests runs; call it with each one's name."""
+    with _bar(stream, is_long=total * requests >= SIMULATED_REQUESTS) as progress:
+        if progress is None:
+            yield lambda _: None
+            return
+        task = progress.add_task("", total=total)
+        begun = 0
+
+        def begin(name: str) -> None:
+            nonlocal begun
+            progress.update(task, description=name, completed=begun)
+            progress.refresh()  # compiled code lets no other thread draw
+            begun += 1
+
+        yield begin
+
+
+@contextmanager
+def working(what: str, requests: int, stream: TextIO | None = None) -> Iterator[None]:
+    """That something is being done to so many requests, when nobody can say how far it is."""
+    with _bar(stream, is_long=requests >= GENERATED_REQUESTS) as progress:
+        if progress is not None:
+            progress.add_task(what, total=None)
+            progress.refresh()
+        yield
+
+
+@contextmanager
+def _bar(stream: TextIO | None, *, is_long: bool) -> Iterator[Progress | None]:
+    stream = sys.stderr if stream is None else stream
+    if not (is_long and stream.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
+        yield progress
