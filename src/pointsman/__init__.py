@@ -51,6 +51,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from pointsman.workload.workload import workload_of_columns as workload_of_columns
     from pointsman.workload.writer import write_workload as write_workload
 
+    __version__: str
+
 _HOMES = {
     # The functions of the two lessons: dicts in, dicts out.
     "select_replica": "pointsman.lessons.replica_routing",

@@ -356,13 +356,21 @@ def test_a_reader_that_stops_reading_is_no_error(trace):
     assert done.stderr == ""
 
 
+def take_interrupts() -> None:
+    """A child of a background job ignores them otherwise, for it inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_leaves_no_half_written_file(tmp_path):
     """A trace that never ends, on a pipe: the command is interrupted while it reads."""
     pipe, target = tmp_path / "pipe.jsonl", tmp_path / "out.json"
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "pointsman", "compare", str(pipe), "--replicas", "2"]
     process = subprocess.Popen(
-        [*command, "--output", str(target)], stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        [*command, "--output", str(target)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=take_interrupts,
     )
     with pipe.open("wb") as feed:  # opens once the command reads
         feed.write(json.dumps(FOUR[0]).encode() + b"\n")
