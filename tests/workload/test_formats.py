@@ -4,8 +4,10 @@ import contextlib
 import gzip
 import hashlib
 import io
+import os
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,52 @@ def test_a_decision_log_is_refused_with_the_way_to_use_it(path):
     text = refused(path, b'{"event": "log", "version": 1}\n')
     assert text.endswith("`pointsman trace convert` makes one of it")
     assert is_decision_log(path)
+
+
+@pytest.mark.parametrize(("pack", "kind"), [(gzip.compress, "gzip"), (zstandard.compress, "zstd")])
+def test_a_compressed_decision_log_is_refused_with_the_way_to_use_it(path, pack, kind):
+    text = refused(path, pack(b'{"event": "log", "version": 1}\n'))
+    assert text == (
+        f"t.jsonl: a decision log packed with {kind}, not a workload;"
+        " unpack it, then `pointsman trace convert` makes one of it"
+    )
+    assert not is_decision_log(path)
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    """A named pipe, and what writes into it once it is opened."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writers = []
+
+    def filled(content: bytes) -> Path:
+        writers.append(threading.Thread(target=path.write_bytes, args=(content,)))
+        writers[-1].start()
+        return path
+
+    yield filled
+    for writer in writers:
+        writer.join()
+
+
+def test_a_pipe_loses_nothing_to_the_question_what_is_in_it(pipe):
+    path = pipe(ROW * 20_000)
+    assert not is_decision_log(path)
+    workload = read_workload(path)
+    assert len(workload) == 20_000
+    assert workload.source.sha256 == hashlib.sha256(ROW * 20_000).hexdigest()
+
+
+def test_a_decision_log_in_a_pipe_is_refused_with_the_way_to_use_it(pipe):
+    path = pipe(b'{"event": "log", "version": 1}\n')
+    with pytest.raises(InputError, match="from a pipe, not a workload; save it to a file first"):
+        read_workload(path)
+
+
+def test_a_path_to_nothing_is_no_decision_log(tmp_path):
+    assert not is_decision_log(tmp_path / "none")
+    assert not is_decision_log(tmp_path)
 
 
 def test_a_workload_is_no_decision_log(path):

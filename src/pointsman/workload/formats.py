@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
 from pointsman.core.errors import InputError, shown, unknown_name
 from pointsman.workload import azure, jsonl, mooncake
-from pointsman.workload.reading import Reader, Reading, ReadOptions
+from pointsman.workload.reading import NumberedLines, Reader, Reading, ReadOptions
 from pointsman.workload.steps import spread_arrivals
 from pointsman.workload.text import TextFile
 from pointsman.workload.workload import Source, Workload
@@ -24,6 +23,7 @@ FORMATS: Mapping[str, Reader] = MappingProxyType(
 _DEFAULTS = ReadOptions()
 # With bad lines left out, the format shows in the first good line among so many.
 _LINES_TRIED = 100
+_BYTES_TRIED = 1 << 20
 
 
 def read_workload(path: str | Path, options: ReadOptions = _DEFAULTS) -> Workload:
@@ -35,9 +35,11 @@ def read_workload(path: str | Path, options: ReadOptions = _DEFAULTS) -> Workloa
     """
     with TextFile(path, options.on_bytes) as file:
         lines = file.lines()
-        head = list(islice(lines, _LINES_TRIED if options.skip_bad else 1))
+        head = _head(lines, _LINES_TRIED if options.skip_bad else 1)
         if not head:
             raise InputError(f"{file.name}: the file is empty; expected requests, one a line")
+        if _begins_log(head[0][1]):
+            raise _no_workload(file)
         name = _format_of(head, file.name, options)
         reading = Reading(file.name, options)
         builder = FORMATS[name](chain(head, lines), reading)
@@ -56,17 +58,42 @@ def read_workload(path: str | Path, options: ReadOptions = _DEFAULTS) -> Workloa
 
 
 def is_decision_log(path: str | Path) -> bool:
-    """Whether the first line of a file is that of a decision log of the simulator or router."""
+    """Whether a plain file begins as a decision log of the simulator or router does.
+
+    A pipe is left unread, since what is read of it is gone, and a compressed log is none: it is
+    unpacked first.
+    """
+    if not Path(path).is_file():
+        return False
     with TextFile(path) as file:
         first = next(file.lines(), None)
-        return first is not None and _keys(first[1]).get("event") == "log"
+        return first is not None and file.compression is None and _begins_log(first[1])
+
+
+def _begins_log(line: bytes) -> bool:
+    return bytes(_keys(line).get("event", b"")) == b'"log"'
+
+
+def _head(lines: NumberedLines, most: int) -> list[tuple[int, bytes]]:
+    """Up to ``most`` of the first lines, and no more after a MiB of them."""
+    head: list[tuple[int, bytes]] = []
+    for line in islice(lines, most):
+        head.append(line)
+        if sum(len(text) for _, text in head) > _BYTES_TRIED:
+            break
+    return head
+
+
+def _no_workload(file: TextFile) -> InputError:
+    found, way = "a decision log", "`pointsman trace convert` makes one of it"
+    if file.compression is not None:
+        found, way = f"{found} packed with {file.compression}", f"unpack it, then {way}"
+    elif not file.is_file:
+        found, way = f"{found} from a pipe", f"save it to a file first, then {way}"
+    return InputError(f"{file.name}: {found}, not a workload; {way}")
 
 
 def _format_of(head: Sequence[tuple[int, bytes]], name: str, options: ReadOptions) -> str:
-    if _keys(head[0][1]).get("event") == "log":
-        raise InputError(
-            f"{name}: a decision log, not a workload; `pointsman trace convert` makes one of it"
-        )
     if options.format is not None:
         if options.format not in FORMATS:
             raise unknown_name("reading", "format", options.format, FORMATS)
@@ -92,9 +119,9 @@ def _format_of_line(line: bytes) -> str | None:
     return "pointsman" if line.lstrip().startswith(b"{") else None
 
 
-def _keys(line: bytes) -> dict[str, Any]:
+def _keys(line: bytes) -> dict[str, msgspec.Raw]:
     try:
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
 

@@ -12,7 +12,6 @@ key that is absent.
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any
 
 import msgspec
 
@@ -88,7 +87,7 @@ def read(lines: NumberedLines, reading: Reading) -> WorkloadBuilder:
 def is_header(line: bytes) -> bool:
     """Whether a line is the optional first line of our format."""
     try:
-        return HEADER_KEY in msgspec.json.decode(line, type=dict[str, Any])
+        return HEADER_KEY in msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 

@@ -23,6 +23,9 @@ TIME_WANTED = "a time in ms in 0..1e15"
 ID_WANTED = "a string or an integer"
 BLOCK_ID_WANTED = "an integer >= 0"
 
+# Of longer lines a message does not show the value: Python's objects take many times its bytes.
+_EXPLAINED_BYTES = 1 << 22
+
 T = TypeVar("T")
 NumberedLines = Iterator[tuple[int, bytes]]
 
@@ -129,24 +132,31 @@ class JsonLine:
         if path is None:
             return InputError(f"{where}: the line is no JSON object; expected one object a line")
         key, place = path[1], path[2]
+        name = key if place is None else f"{key}[{place}]"
+        wanted = self._wanted[key if place is None else f"{key}[]"]
         try:
-            value = json.loads(line)[key]
+            value = _loaded(line)[key]
             value = value if place is None else value[int(place)]
         except (ValueError, RecursionError):
-            return InputError(f"{where}: {key} cannot be read; expected {self._wanted[key]}")
-        name = key if place is None else f"{key}[{place}]"
-        return wrong_value(where, name, value, self._wanted[key if place is None else f"{key}[]"])
+            return InputError(f"{where}: {name} cannot be read; expected {wanted}")
+        return wrong_value(where, name, value, wanted)
 
     def _not_json(self, reason: str, line: bytes, where: str) -> InputError:
         try:
             # Python's parser takes NaN and Infinity, which JSON does not have.
-            values = json.loads(line)
+            values = _loaded(line)
         except (ValueError, RecursionError):
             values = None
         for key, value in values.items() if isinstance(values, dict) else ():
             if isinstance(value, float) and not math.isfinite(value):
                 return wrong_value(where, key, value, self._wanted.get(key, "valid JSON"))
         return InputError(f"{where}: not JSON ({reason}); expected one JSON object a line")
+
+
+def _loaded(line: bytes) -> Any:
+    if len(line) > _EXPLAINED_BYTES:
+        raise ValueError("too long to be looked into")
+    return json.loads(line)
 
 
 def time_ms(time: float, ms_per_unit: float, name: str, where: str) -> float:

@@ -6,34 +6,25 @@ bytes on disk  ->  sha256  ->  decompressed  ->  lines without their ends, blank
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import IO, Any, Self
 
-import zstandard
-
-from pointsman.core.errors import InputError, MachineError
+from pointsman.core.errors import InputError, MachineError, shown
+from pointsman.workload.inflate import compression_of, inflated
 
 STANDARD_INPUT = "-"
-MAX_LINE_BYTES = 1 << 28
+MAX_LINE_BYTES = 1 << 26
 
 _CHUNK_BYTES = 1 << 18
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
+# A line as long as this is a request's only where it is a JSON object.
+_JUDGED_BYTES = 1 << 20
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-
-
-class _Decompressor(Protocol):
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
 
 
 class TextFile:
@@ -44,6 +35,9 @@ class TextFile:
 
     def __init__(self, path: str | Path, on_bytes: Callable[[int], None] | None = None) -> None:
         self.name = "stdin" if str(path) == STANDARD_INPUT else str(path)
+        # A pipe gives its bytes once; only a file can be opened and read again.
+        self.is_file = str(path) != STANDARD_INPUT and os.path.isfile(path)
+        self.compression: str | None = None  # known with the first line
         self._digest = hashlib.sha256()
         self._on_bytes = on_bytes
         self._file = _opened(str(path))
@@ -64,10 +58,10 @@ class TextFile:
         """Each line that is not blank, with its number from 1 on.
 
         Ends of lines and a UTF-8 byte order mark are cut off. Raises InputError for compressed
-        data that is damaged or ends early, for UTF-16, and for a line over 256 MiB.
+        data that is damaged or ends early, for UTF-16, for a line over 64 MiB, and for one over
+        1 MiB that is no JSON object. No more than a line and a few MiB are held.
         """
-        number = 0
-        for number, line in enumerate(self._split(), start=1):
+        for number, line in self._split():
             if number == 1:
                 if line.startswith(_UTF16_MARKS):
                     raise InputError(f"{self.name}: the text is UTF-16; expected UTF-8")
@@ -95,49 +89,50 @@ class TextFile:
         chunks = self._chunks()
         first = next(chunks, b"")
         chunks = chain((first,), chunks)
-        if first.startswith(_GZIP):
-            return self._inflated(chunks, "gzip", lambda: zlib.decompressobj(wbits=31))
-        if first.startswith(_ZSTD):
-            return self._inflated(
-                chunks, "zstd", lambda: zstandard.ZstdDecompressor().decompressobj()
-            )
-        return chunks
+        self.compression = compression_of(first)
+        if self.compression is None:
+            return chunks
+        return inflated(chunks, self.compression, self.name)
 
-    def _inflated(
-        self, chunks: Iterator[bytes], kind: str, start: Callable[[], _Decompressor]
-    ) -> Iterator[bytes]:
-        """The decompressed chunks of one or more members that follow each other."""
-        member = start()
-        try:
-            for chunk in chunks:
-                left = chunk
-                while left:
-                    if member.eof:
-                        member = start()
-                    yield member.decompress(left)
-                    left = member.unused_data if member.eof else b""
-        except (zlib.error, zstandard.ZstdError) as error:
-            raise InputError(
-                f"{self.name}: the {kind} data is damaged ({error}); expected a sound file"
-            ) from None
-        if not member.eof:
-            raise InputError(
-                f"{self.name}: the {kind} data ends early; expected a whole file (copy it again)"
-            )
+    def _split(self) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not empty, with their numbers; the work is linear in the bytes."""
+        number = 1
+        begun: list[bytes] = []  # parts, none empty, of the line that has no end yet
+        begun_bytes = 0
+        for piece in self._text():
+            if not begun and piece.isspace():
+                number += piece.count(b"\n")
+                continue
+            first, *others = piece.split(b"\n")
+            if others:
+                yield number, b"".join((*begun, first))
+                begun, begun_bytes = [], 0
+                first = others.pop()
+                for line in others:
+                    number += 1
+                    if line:
+                        yield number, line
+                number += 1
+            if first:
+                begun.append(first)
+                begun_bytes += len(first)
+                self._check_begun(begun[0], begun_bytes, number)
+        yield number, b"".join(begun)
 
-    def _split(self) -> Iterator[bytes]:
-        rest = b""
-        for chunk in self._text():
-            lines = (rest + chunk).split(b"\n")
-            rest = lines.pop()
-            yield from lines
-            if len(rest) > MAX_LINE_BYTES:
-                raise InputError(
-                    f"{self.name}: a line is longer than {MAX_LINE_BYTES} bytes;"
-                    " expected one request a line"
-                )
-        if rest:
-            yield rest
+    def _check_begun(self, first: bytes, begun_bytes: int, number: int) -> None:
+        if begun_bytes <= _JUDGED_BYTES:
+            return
+        if begun_bytes > MAX_LINE_BYTES:
+            raise InputError(
+                f"{self.name}: a line is longer than {MAX_LINE_BYTES} bytes;"
+                " expected one request a line"
+            )
+        start = first.removeprefix(_UTF8_MARK).lstrip()
+        if start and not start.startswith(b"{"):
+            raise InputError(
+                f"{self.name} line {number}: {shown(start[:40].decode('utf-8', 'replace'))}"
+                f" begins a line of more than {_JUDGED_BYTES} bytes; expected one request a line"
+            )
 
 
 def _opened(path: str) -> IO[bytes] | Any:
