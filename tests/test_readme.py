@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.interrupts import interruptible
+
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = Path(sys.executable).parent
 REPLICA_PORTS = (8001, 8002)
@@ -116,9 +118,10 @@ class Served:
     """A `pointsman serve` block, running until it is stopped as a user stops it."""
 
     def __init__(self, script: str, folder: Path) -> None:
-        self.process = subprocess.Popen(
-            ["bash", "-c", f"exec {script.strip()}"], cwd=folder, env=environment()
-        )
+        with interruptible():
+            self.process = subprocess.Popen(
+                ["bash", "-c", f"exec {script.strip()}"], cwd=folder, env=environment()
+            )
         deadline = time.monotonic() + 60
         while free(ROUTER_PORT):
             assert self.process.poll() is None

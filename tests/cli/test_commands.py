@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.cli.main import main
+from tests.interrupts import interruptible
 
 FOUR = [
     {"request_id": "a", "arrival_ms": 0, "service_ms": 20, "prefix_key": "x", "session_id": "s"},
@@ -356,22 +357,15 @@ def test_a_reader_that_stops_reading_is_no_error(trace):
     assert done.stderr == ""
 
 
-def take_interrupts() -> None:
-    """A child of a background job ignores them otherwise, for it inherits that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_an_interrupt_leaves_no_half_written_file(tmp_path):
     """A trace that never ends, on a pipe: the command is interrupted while it reads."""
     pipe, target = tmp_path / "pipe.jsonl", tmp_path / "out.json"
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "pointsman", "compare", str(pipe), "--replicas", "2"]
-    process = subprocess.Popen(
-        [*command, "--output", str(target)],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        preexec_fn=take_interrupts,
-    )
+    with interruptible():
+        process = subprocess.Popen(
+            [*command, "--output", str(target)], stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
     with pipe.open("wb") as feed:  # opens once the command reads
         feed.write(json.dumps(FOUR[0]).encode() + b"\n")
         feed.flush()
