@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import json
@@ -11,11 +12,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pointsman.cli.main import main
+from pointsman.cli.main import build_parser, main
 from tests.interrupts import interruptible
 
 FOUR = [
@@ -323,6 +325,29 @@ def test_help_lists_the_exit_codes(capsys):
     out = capsys.readouterr().out
     listed = re.findall(r"^  (\d+) +\S", out, flags=re.MULTILINE)
     assert listed == ["0", "1", "2", "3", "70", "130", "141"]
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                yield from parsers(child)
+
+
+@pytest.mark.parametrize("parser", list(parsers(build_parser())), ids=lambda parser: parser.prog)
+def test_every_command_and_flag_has_help_of_one_style(parser):
+    texts = [action.help for action in parser._actions if action.dest not in ("command", "action")]
+    assert all(text and not text.endswith(".") for text in texts)
+    if parser.prog != "pointsman":
+        assert parser.description[0].islower()
+        assert not parser.description.endswith(".")
+
+
+def test_what_a_user_has_to_give_is_named_in_capitals():
+    for parser in parsers(build_parser()):
+        for action in parser._get_positional_actions():
+            assert action.metavar.isupper()
 
 
 def test_usage_errors_exit_with_2(capsys):

@@ -7,7 +7,7 @@ import argparse
 from pointsman.cli import options, progress
 
 NAME = "compare"
-HELP = "Run one workload through several routing policies and say which to take."
+HELP = "run one workload through several routing policies and say which to take"
 
 DEFAULT_POLICIES = ("round_robin", "queue_aware", "locality_aware")
 

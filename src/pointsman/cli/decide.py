@@ -8,7 +8,7 @@ from pathlib import Path
 from pointsman.cli import options
 
 NAME = "decide"
-HELP = "Accept, tune or reject a candidate against a baseline, with the reasons."
+HELP = "accept, tune or reject a candidate against a baseline, with the reasons"
 
 EXIT_REJECTED = 3
 
@@ -19,21 +19,28 @@ DEFAULT_MAX_COMM_RATIO = 0.05
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("baseline", type=Path, help="JSON of `pointsman estimate`, one replica")
-    parser.add_argument("candidate", type=Path, help="JSON of `pointsman estimate`")
+    parser.add_argument(
+        "baseline",
+        type=Path,
+        metavar="BASELINE",
+        help="JSON of `pointsman estimate`, one replica",
+    )
+    parser.add_argument(
+        "candidate", type=Path, metavar="CANDIDATE", help="JSON of `pointsman estimate`"
+    )
     parser.add_argument(
         "--max-imbalance-ratio",
         type=float,
         default=DEFAULT_MAX_IMBALANCE_RATIO,
         metavar="X",
-        help="most (largest - smallest load) / mean load (%(default)s)",
+        help="most (largest - smallest load) / mean load (default: %(default)s)",
     )
     parser.add_argument(
         "--max-comm-ratio",
         type=float,
         default=DEFAULT_MAX_COMM_RATIO,
         metavar="X",
-        help="most communication over the baseline's time (%(default)s)",
+        help="most communication over the baseline's time (default: %(default)s)",
     )
     parser.add_argument("--gate", action="store_true", help="exit with 3 when it is rejected")
     options.add_output(parser)

@@ -7,7 +7,7 @@ import argparse
 from pointsman.cli import options, progress
 
 NAME = "estimate"
-HELP = "Price one workload on one configuration: the ledger and the summary that decide takes."
+HELP = "price one workload on one configuration: the ledger and the summary that decide takes"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

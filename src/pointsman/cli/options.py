@@ -47,7 +47,9 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """The seed of whatever is random."""
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all draws (0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of all draws (default: %(default)s)"
+    )
 
 
 def read_options(arguments: argparse.Namespace) -> ReadOptions:
@@ -85,7 +87,9 @@ def read_trace(arguments: argparse.Namespace) -> Workload:
 def add_fleet(parser: argparse.ArgumentParser) -> None:
     """The simulated fleet and what a request costs on it."""
     group = parser.add_argument_group("fleet")
-    group.add_argument("--replicas", type=int, required=True, metavar="N")
+    group.add_argument(
+        "--replicas", type=int, required=True, metavar="N", help="how many equal replicas there are"
+    )
     group.add_argument(
         "--costs", type=Path, metavar="FILE", help="cost constants, .json or .toml (see estimate)"
     )
@@ -93,7 +97,7 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
         "--cache-hit-speedup",
         type=float,
         metavar="X",
-        help="0..1, what a hit saves of a row's own service_ms (0.3)",
+        help="0..1, what a hit saves of a row's own service_ms (default: 0.3)",
     )
 
 
@@ -120,7 +124,7 @@ POLICY_HELP = (
 def add_slack(parser: argparse.ArgumentParser) -> None:
     """The one parameter with a flag of its own."""
     parser.add_argument(
-        "--slack-ms", type=float, metavar="MS", help="of locality-aware policies (5)"
+        "--slack-ms", type=float, metavar="MS", help="of locality-aware policies (default: 5)"
     )
 
 

@@ -7,7 +7,7 @@ import argparse
 from pointsman.cli import options
 
 NAME = "policies"
-HELP = "List the routing policies, each with its rule, its source and what it reads."
+HELP = "list the routing policies, each with its rule, its source and what it reads"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

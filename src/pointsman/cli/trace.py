@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pointsman.workload.workload import Workload
 
 NAME = "trace"
-HELP = "Look into a request trace, convert one to Pointsman's format, or generate one."
+HELP = "look into a request trace, convert one to Pointsman's format, or generate one"
 
 _SPEC_WANTED = "a number or KIND:name=value,..."
 _SPEC_HELP = (
     "SPEC is a number, or one of constant:value=V uniform:min=A,max=B normal:mean=M,stdev=S"
     " lognormal:mean=M,sigma=S (or median=M) exponential:mean=M geometric:mean=M;"
-    " normal, lognormal and exponential also take min=A,max=B."
+    " normal, lognormal and exponential also take min=A,max=B"
 )
 
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _add_info(actions: Any) -> None:
-    text = "Say what is in a trace: traffic, lengths, sessions, prefix reuse."
+    text = "say what is in a trace: traffic, lengths, sessions, prefix reuse"
     info = actions.add_parser("info", help=text, description=text)
     add_reading(info)
     add_seed(info)
@@ -59,7 +59,7 @@ def _add_info(actions: Any) -> None:
 
 
 def _add_convert(actions: Any) -> None:
-    text = "Write any trace, or a decision log, as JSON Lines in Pointsman's format."
+    text = "write any trace, or a decision log, as JSON Lines in Pointsman's format"
     convert = actions.add_parser("convert", help=text, description=text)
     add_reading(convert)
     add_seed(convert)
@@ -73,9 +73,11 @@ def _add_convert(actions: Any) -> None:
 
 
 def _add_generate(actions: Any) -> None:
-    text = "Generate a workload from one seed."
+    text = "generate a workload from one seed"
     parser = actions.add_parser("generate", help=text, description=text, epilog=_SPEC_HELP)
-    parser.add_argument("--requests", type=int, required=True, metavar="N")
+    parser.add_argument(
+        "--requests", type=int, required=True, metavar="N", help="how many to generate"
+    )
     add_seed(parser)
     parser.add_argument(
         "--output", type=Path, required=True, metavar="FILE", help="OUT.jsonl, also .gz or .zst"
@@ -96,7 +98,7 @@ def _add_arrivals(group: Any) -> None:
         "--burstiness",
         type=float,
         metavar="B",
-        help="shape of the gaps' gamma distribution; 1 (default) is Poisson, less is burstier",
+        help="shape of the gaps' gamma distribution; 1 is Poisson, less is burstier (default: 1)",
     )
     group.add_argument("--constant-rate", action="store_true", help="equal gaps")
     group.add_argument("--arrivals-of", metavar="TRACE", help="the arrivals of a trace")
@@ -110,12 +112,16 @@ def _add_prefixes(group: Any) -> None:
     group.add_argument(
         "--think-time-ms", metavar="SPEC", help="from a turn's arrival until the next is due"
     )
-    group.add_argument("--system-prompts", type=int, metavar="N", help="how many are shared (1)")
+    group.add_argument(
+        "--system-prompts", type=int, metavar="N", help="how many are shared (default: 1)"
+    )
     group.add_argument("--system-prompt-tokens", metavar="SPEC", help="the length of each")
     group.add_argument(
-        "--zipf-exponent", type=float, metavar="Z", help="popularity: rank ** -Z (1.0)"
+        "--zipf-exponent", type=float, metavar="Z", help="popularity: rank ** -Z (default: 1)"
     )
-    group.add_argument("--block-size", type=int, metavar="TOKENS", help="tokens a block (16)")
+    group.add_argument(
+        "--block-size", type=int, metavar="TOKENS", help="tokens a block (default: 16)"
+    )
 
 
 def _info(arguments: argparse.Namespace) -> int:
