@@ -72,6 +72,19 @@ def test_ids_that_read_the_same_are_the_same(read):
     assert workload.names.blocks == ("7", "x")
 
 
+def test_block_ids_that_read_the_same_are_the_same(read):
+    row = '{"arrival_ms": %d, "service_ms": 1, "block_ids": %s}\n'
+    big = 10**20
+    workload = read(
+        HEADER
+        + row % (0, f"[7, 8, {big}]")
+        + row % (1, f'["7", "08", "{big}"]')
+        + row % (2, '[7, "8", "x"]')
+    )
+    assert [workload.chain(row).tolist() for row in range(3)] == [[0, 1, 2], [0, 3, 2], [0, 1, 4]]
+    assert workload.names.blocks == ("7", "8", str(big), "08", "x")
+
+
 def test_only_whole_blocks_count(read):
     # 40 tokens fill two blocks of 16; the third one is partial.
     row = '{"arrival_ms": 0, "prompt_tokens": 40, "output_tokens": 1, "block_ids": ["a", 5, "c"]}\n'

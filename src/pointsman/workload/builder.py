@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from pointsman.core.errors import InputError, missing_field, wrong_value
-from pointsman.workload.numbering import Numbering, first_appearances, renumbered, texts
+from pointsman.workload.chains import Chains
+from pointsman.workload.numbering import Numbering, in_order_of_appearance
 from pointsman.workload.workload import (
     MAX_TOKENS,
     MISSING,
@@ -63,12 +64,10 @@ class WorkloadBuilder:
         self._session = array("i")
         self._adapter = array("i")
         self._prefix = array("i")
-        self._chain_start = array("q", [0])
-        self._chain = array("i")
+        self._chains = Chains()
         self._ids: dict[str, int] = {}
         self._sessions = Numbering()
         self._adapters = Numbering()
-        self._blocks = Numbering()
 
     def add(self, row: Row, where: str) -> None:
         """Append a row; one that is refused leaves no trace.
@@ -86,9 +85,8 @@ class WorkloadBuilder:
         session, adapter = row.session, row.adapter
         self._session.append(MISSING if session is None else self._sessions[session])
         self._adapter.append(MISSING if adapter is None else self._adapters[adapter])
-        self._chain.extend(map(self._blocks.__getitem__, row.chain))
         self._prefix.append(covered_tokens)
-        self._chain_start.append(len(self._chain))
+        self._chains.add(row.chain)
         self.rows += 1
 
     def _admit_id(self, request_id: str | None, where: str) -> None:
@@ -146,10 +144,9 @@ class WorkloadBuilder:
         order = self.order()
         arrival = np.frombuffer(self._arrival, dtype=np.float64)
         out_of_order = int(np.count_nonzero(arrival < np.maximum.accumulate(arrival)))
-        starts, blocks = self._chains_in(order)
-        session, sessions = _in_order_of_appearance(_ints(self._session)[order], self._sessions)
-        adapter, adapters = _in_order_of_appearance(_ints(self._adapter)[order], self._adapters)
-        blocks, block_names = _in_order_of_appearance(blocks, self._blocks)
+        starts, blocks, block_names = self._chains.in_order(order)
+        session, sessions = in_order_of_appearance(_ints(self._session)[order], self._sessions)
+        adapter, adapters = in_order_of_appearance(_ints(self._adapter)[order], self._adapters)
         return workload_of_columns(
             arrival[order],
             service_ms=np.frombuffer(self._service, dtype=np.float64)[order],
@@ -171,26 +168,6 @@ class WorkloadBuilder:
         ids = list(self._ids)
         return tuple([ids[row] for row in order])
 
-    def _chains_in(self, order: Longs) -> tuple[Longs, Ints]:
-        starts = np.frombuffer(self._chain_start, dtype=np.int64)
-        blocks = np.frombuffer(self._chain, dtype=np.int32)
-        lengths = np.diff(starts)[order]
-        new_starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
-        # Position j of the reordered blocks: its row's old start plus its place in the chain.
-        places = np.arange(new_starts[-1]) - np.repeat(new_starts[:-1], lengths)
-        return new_starts, blocks[np.repeat(starts[:-1][order], lengths) + places]
-
 
 def _ints(column: array[Any]) -> Ints:
     return np.frombuffer(column, dtype=np.int32)
-
-
-def _in_order_of_appearance(
-    numbers: Ints, numbering: Numbering
-) -> tuple[Ints, tuple[str, ...] | None]:
-    names = list(numbering)
-    appearances = first_appearances(numbers)
-    if not np.array_equal(appearances, np.arange(len(names))):
-        numbers = renumbered(numbers, appearances)
-        names = [names[number] for number in appearances]
-    return numbers, texts(names)

@@ -11,6 +11,9 @@ key that is absent.
 
 from __future__ import annotations
 
+import re
+from array import array
+from collections.abc import Hashable, Sequence
 from itertools import chain
 
 import msgspec
@@ -33,6 +36,8 @@ from pointsman.workload.reading import (
 VERSION = 1
 HEADER_KEY = "pointsman"
 EXAMPLE_HEADER = '{"pointsman": 1, "block_size_tokens": 16}'
+# How an integer is shown; longer ones than Python converts are no integers to the JSON reader.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,4299}")
 
 _WANTED = {
     "request_id": ID_WANTED,
@@ -135,7 +140,7 @@ class _Parser:
             prefix_tokens,
         )
 
-    def _chain(self, line: _Line, where: str) -> tuple[list[str], int | None]:
+    def _chain(self, line: _Line, where: str) -> tuple[Sequence[Hashable], int | None]:
         prefix_tokens = line.prefix_tokens
         if line.prefix_key is None and not line.block_ids:
             if prefix_tokens:
@@ -164,13 +169,13 @@ class _Parser:
                 f"{where}: {here} in a file that has {above} above; expected one of the two"
             )
 
-    def _blocks(self, line: _Line, where: str) -> list[str]:
+    def _blocks(self, line: _Line, where: str) -> Sequence[Hashable]:
         if self._block_size is None:
             raise WholeFileError(
                 f"{where}: block_ids without a block size; expected the first line"
                 f" {EXAMPLE_HEADER}, or --block-size (block_size_tokens in Python)"
             )
-        ids = list(map(str, line.block_ids or ()))
+        ids = _same_where_read_the_same(line.block_ids or [])
         # Where the line says what its blocks cover, the last one may be partial.
         if line.prefix_tokens is not None or line.prompt_tokens is None:
             return ids
@@ -180,7 +185,18 @@ class _Parser:
                 f"at most {most}, one for each {self._block_size} of {line.prompt_tokens} tokens"
             )
             raise InputError(f"{where}: block_ids has {len(ids)} ids; expected {wanted}")
-        return list(whole_blocks(ids, line.prompt_tokens, self._block_size))
+        return whole_blocks(ids, line.prompt_tokens, self._block_size)
+
+
+def _same_where_read_the_same(ids: list[int | str]) -> Sequence[Hashable]:
+    """The ids with texts such as "7" as integers, so that 7 and "7" are the same."""
+    try:
+        return array("q", ids)  # type: ignore[type-var]
+    except (TypeError, OverflowError):
+        return [
+            int(name) if isinstance(name, str) and _INTEGER.fullmatch(name) else name
+            for name in ids
+        ]
 
 
 def _text(name: int | str | None) -> str | None:
