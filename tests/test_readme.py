@@ -22,6 +22,7 @@ from tests.interrupts import interruptible
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = Path(sys.executable).parent
+PAGES = ("README.md", "README.zh-CN.md")
 REPLICA_PORTS = (8001, 8002)
 ROUTER_PORT = 8080
 
@@ -133,10 +134,10 @@ class Served:
         assert self.process.wait(timeout=30) == 0
 
 
-@pytest.mark.parametrize("document", ["README.md", "README.zh-CN.md"])
+@pytest.mark.parametrize("document", PAGES)
 def test_every_command_of_the_readme_runs(clone, document):
     served = None
-    (clone / "decisions.jsonl").unlink(missing_ok=True)
+    (clone / "out/decisions.jsonl").unlink(missing_ok=True)
     with fake_replicas():
         for language, script in blocks(document):
             if language == "python":
@@ -152,15 +153,57 @@ def test_every_command_of_the_readme_runs(clone, document):
             shell(script, clone)
     assert served is None
     assert json.loads((clone / "out/demo.json").read_text())["schema"] == "pointsman.compare/1"
+    assert shell("git status --porcelain", clone) == ""
 
 
-def test_the_answer_of_the_demo_is_the_one_in_the_readme():
+@pytest.mark.engine
+@pytest.mark.parametrize("document", PAGES)
+def test_the_replicas_of_the_readme_start(clone, document):
+    for needed in ("xllamacpp", "gguf", "tokenizers"):
+        pytest.importorskip(needed, reason=f"{needed} is missing: pip install pointsman[llamacpp]")
+    (script,) = (text for language, text in blocks(document) if language == "bash")
+    process = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", f"{script}wait"],
+        cwd=clone,
+        env=environment(),
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while any(map(free, REPLICA_PORTS)):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def demo() -> str:
+    """What the command of `make demo` prints."""
     command = [sys.executable, "-m", "pointsman", "compare", "examples/conversation.jsonl.gz"]
     done = subprocess.run(
         [*command, "--replicas", "4"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    shown = next(text for language, text in blocks("README.md") if language == "text")
-    assert done.stdout.endswith(shown)
+    return done.stdout
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_the_answer_of_the_demo_is_the_one_on_the_page(demo, document):
+    shown = next(text for language, text in blocks(document) if language == "text")
+    assert demo.endswith(shown)
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_the_figures_of_the_prose_are_those_of_the_demo(demo, document):
+    prose = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text(), flags=re.M | re.S)
+    assert [figure for figure in re.findall(r"\d+\.\d%", prose) if figure not in demo] == []
+
+
+def test_both_pages_have_the_same_blocks():
+    ours, theirs = map(blocks, PAGES)
+    assert ours == theirs
 
 
 def test_the_policy_of_the_documentation_compiles_and_runs(tmp_path):
