@@ -123,6 +123,16 @@ def test_the_command_says_how_many_choices_agree(tmp_path, capsys):
     ]
 
 
+def test_the_command_says_that_the_policys_file_has_changed(tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    path = logged(tmp_path / "log", f"{file}:mine", name=f"{file}:mine")
+    file.write_text(MINE + "\n")
+    assert main(["replay", str(path)]) == 0
+    line = "the policy's file has changed since the log was written"
+    assert line in capsys.readouterr().out.splitlines()
+
+
 def test_the_command_fails_and_lists_the_choices_that_do_not_agree(tmp_path, capsys):
     path = logged(tmp_path / "log", "round_robin", ends=False)
     replace_line(path, 8, replica=0)

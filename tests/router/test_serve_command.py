@@ -129,6 +129,7 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--listen", "1.2.3.4:70000"], "a port in 0..65535"),
         (["--replica", "http://a", "--costs", "x.yaml"], "expected .json or .toml"),
         (["--replica", "http://a", "--slack-ms", "-1"], "slack_ms is -1.0"),
+        (["--replica", "http://a", "--policy", "random", "--slack-ms", "1"], "--slack-ms"),
         (["--replica", "http://a", "--seed", "-1"], "--seed is -1; expected an integer >= 0"),
     ],
 )

@@ -42,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:p=v]",
         help="a policy of ours, or FILE.py:NAME of yours (default: %(default)s)",
     )
-    parser.add_argument(
-        "--slack-ms", type=float, metavar="MS", help="of locality-aware policies (5)"
-    )
+    options.add_slack(parser)
     parser.add_argument(
         "--costs",
         type=Path,
