@@ -1,3 +1,8 @@
+from contextlib import suppress
+
+import pytest
+
+from pointsman.core.errors import InputError
 from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.draws import draw
@@ -106,3 +111,36 @@ def test_draws_are_the_simulators_splitmix64():
         return ((z ^ (z >> 31)) >> 11) / 2**53
 
     assert [draw(3, n) for n in range(50)] == [reference(3, n) for n in range(50)]
+
+
+def test_a_choice_that_fails_changes_nothing():
+    class FullOnce(Lines):
+        def write(self, line):
+            if line.request_id == "bad":
+                raise OverflowError
+            self.append(line)
+
+    log = FullOnce()
+    deciding = dispatcher("locality_aware", log=log)
+    chain = Chain([11], block_tokens=10)
+    for name in ("good", "bad", "good"):
+        with suppress(OverflowError):
+            deciding.choose(question(name, chain=chain, session=name))
+    with pytest.raises(OverflowError):
+        deciding.choose(question("huge", output_tokens=10**400))
+    deciding.choose(question("good"))
+    assert [line.sequence for line in log] == [0, 1, 2]
+    assert deciding.ledger.in_flight == 3
+    assert deciding.ledger.home("bad") == -1
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 63])
+def test_a_seed_that_cannot_be_drawn_from_is_refused(seed):
+    with pytest.raises(InputError, match=rf"seed is {seed}; expected an integer in 0\.\."):
+        Rules(policy_named("random"), seed=seed)
+    assert 0 <= draw(Rules(policy_named("random"), seed=2**63 - 1).seed, 0) < 1
+
+
+def test_costs_that_no_log_could_hold_are_refused():
+    with pytest.raises(InputError, match="output tokens is inf; expected at most 1e"):
+        Rules(policy_named("random"), StageCosts(decode_ms_per_token=1e300))

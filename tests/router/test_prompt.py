@@ -154,6 +154,13 @@ def test_an_empty_request_id_counts_as_none():
     assert request_id_of(request) != request_id_of(request)
 
 
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("limit", ["-2", "2147483648", "1" + "0" * 400, "1" + "0" * 5000])
+def test_a_limit_that_is_no_number_of_tokens_is_refused_by_its_name(name, limit):
+    with pytest.raises(InputError, match=rf"at `\$\.{name}`"):
+        question(f'{{"messages":[],"{name}":{limit}}}'.encode())
+
+
 def test_numbers_beyond_a_token_id_are_refused():
     with pytest.raises(InputError, match=r"at `\$\.prompt\[0\]`"):
         of_completion(completion([1 << 32]))

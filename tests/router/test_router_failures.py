@@ -328,6 +328,7 @@ def test_unknown_paths_are_accounted_as_well():
         (CHAT, {"messages": [{"role": "user", "content": 5}]}, "at `$.messages[0].content`"),
         (CHAT, {"messages": [{"role": "user", "content": [7]}]}, "a part of a message"),
         (CHAT, chat(max_tokens="many"), "at `$.max_tokens`"),
+        (CHAT, chat(max_tokens=10**400), "at `$.max_tokens`"),
         (COMPLETIONS, {"model": "m"}, "missing required field `prompt`"),
         (COMPLETIONS, completion([1, -2]), "at `$.prompt[1]`"),
     ],

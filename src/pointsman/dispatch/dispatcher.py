@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pointsman.core.errors import wrong_value
 from pointsman.costs.stages import StageCosts, stages_of
 from pointsman.dispatch.draws import draw
 from pointsman.dispatch.ledger import NOWHERE, Ledger, Reservation
@@ -26,9 +27,11 @@ from pointsman.dispatch.record import (
     hexadecimal,
     signal_rows,
 )
-from pointsman.dispatch.view import UNKNOWN, Decision, Situation, decide, view_of, wait_ms
+from pointsman.dispatch.view import UNKNOWN, Situation, decide, view_of, wait_ms
 from pointsman.policies.policy import CACHED_TOKENS, Policy
-from pointsman.workload.workload import Floats
+from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS, Floats
+
+MAX_SEED = 2**63 - 1
 
 
 class DecisionSink(Protocol):
@@ -64,11 +67,57 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How choices are made: by which policy, with which price of work, with which draws."""
+    """How choices are made: by which policy, with which price of work, with which draws.
+
+    Raises InputError for a seed outside 0..2**63-1, and for costs that price the largest request
+    beyond 1e15 ms.
+    """
 
     policy: Policy
     costs: StageCosts = field(default_factory=StageCosts)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed <= MAX_SEED:
+            raise wrong_value("draws", "seed", self.seed, f"an integer in 0..{MAX_SEED}")
+        dearest_ms = float(stages_of(MAX_TOKENS, MAX_TOKENS, self.costs).total_ms)
+        if not dearest_ms <= MAX_TIME_MS:
+            what = f"the work of {MAX_TOKENS} prompt and {MAX_TOKENS} output tokens"
+            raise wrong_value("costs", what, dearest_ms, f"at most {MAX_TIME_MS:g} ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A choice before anything is changed by it. ``work_ms``: what the request is to cost."""
+
+    question: Question
+    situation: Situation
+    replica: int
+    reason: str
+    expected_wait_ms: float
+    work_ms: float
+
+    def line(self) -> Choice:
+        """The line of the log."""
+        question, situation = self.question, self.situation
+        return Choice(
+            sequence=situation.sequence,
+            time_ms=situation.now_ms,
+            request_id=question.request_id,
+            path=question.path,
+            prompt_tokens=None if question.prompt_tokens == UNKNOWN else question.prompt_tokens,
+            output_tokens=question.output_tokens,
+            block_hashes=hexadecimal(question.chain),
+            session=question.session,
+            home=None if situation.home == NOWHERE else situation.home,
+            random=situation.random,
+            candidates=list(situation.candidates),
+            view=signal_rows(situation),
+            replica=self.replica,
+            reason=self.reason,
+            expected_wait_ms=self.expected_wait_ms,
+            expected_work_ms=self.work_ms,
+        )
 
 
 class Dispatcher:
@@ -94,18 +143,27 @@ class Dispatcher:
 
         Raises InputError where the policy is broken.
         """
-        situation = self._situation(question, candidates or self._everyone)
-        decision = decide(self.rules.policy, situation)
-        self._routed += 1
-        replica = situation.candidates[decision.candidate]
-        work_ms = self._work_ms(question, float(situation.view[CACHED_TOKENS, decision.candidate]))
-        reservation = self.ledger.reserve(replica, work_ms)
-        self.ledger.settle(question.session, replica)
-        self.prefixes.hold(question.chain, replica)
-        ticket = Ticket(self, question, situation, decision, reservation)
+        chosen = self._chosen(question, self._situation(question, candidates or self._everyone))
         if self.log is not None:
-            self.log.write(ticket.choice())
-        return ticket
+            self.log.write(chosen.line())
+        # What can fail has been done; else the log would lack a sequence, or have one twice.
+        self._routed += 1
+        self.ledger.settle(question.session, chosen.replica)
+        self.prefixes.hold(question.chain, chosen.replica)
+        return Ticket(self, chosen, self.ledger.reserve(chosen.replica, chosen.work_ms))
+
+    def _chosen(self, question: Question, situation: Situation) -> Chosen:
+        policy = self.rules.policy
+        decision = decide(policy, situation)
+        cached_tokens = float(situation.view[CACHED_TOKENS, decision.candidate])
+        return Chosen(
+            question=question,
+            situation=situation,
+            replica=situation.candidates[decision.candidate],
+            reason=policy.reasons[decision.reason],
+            expected_wait_ms=wait_ms(situation, decision.candidate),
+            work_ms=self._work_ms(question, cached_tokens),
+        )
 
     def _situation(self, question: Question, candidates: Sequence[int]) -> Situation:
         now_ms = self.clock_ms()
@@ -128,36 +186,27 @@ class Dispatcher:
 class Ticket:
     """One request's choice. Whoever holds it calls ``end``, whatever happens; once counts."""
 
-    __slots__ = ("_decision", "_dispatcher", "_question", "_reservation", "_situation")
+    __slots__ = ("_chosen", "_dispatcher", "_reservation")
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        question: Question,
-        situation: Situation,
-        decision: Decision,
-        reservation: Reservation,
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, chosen: Chosen, reservation: Reservation) -> None:
         self._dispatcher = dispatcher
-        self._question = question
-        self._situation = situation
-        self._decision = decision
+        self._chosen = chosen
         self._reservation = reservation
 
     @property
     def replica(self) -> int:
         """Where the request goes."""
-        return self._reservation.replica
+        return self._chosen.replica
 
     @property
     def reason(self) -> str:
         """Why, in the policy's words."""
-        return self._dispatcher.rules.policy.reasons[self._decision.reason]
+        return self._chosen.reason
 
     @property
     def expected_wait_ms(self) -> float:
         """How long it is expected to wait there."""
-        return wait_ms(self._situation, self._decision.candidate)
+        return self._chosen.expected_wait_ms
 
     def end(self, ending: Ending) -> None:
         """Free the place and write the outcome; calls after the first do nothing."""
@@ -166,8 +215,8 @@ class Ticket:
             return
         log.write(
             Outcome(
-                sequence=self._situation.sequence,
-                request_id=self._question.request_id,
+                sequence=self._chosen.situation.sequence,
+                request_id=self._chosen.question.request_id,
                 status=ending.status,
                 http_status=ending.http_status,
                 first_token_ms=ending.first_token_ms,
@@ -176,26 +225,4 @@ class Ticket:
                 response_bytes=ending.response_bytes,
                 error=ending.error,
             )
-        )
-
-    def choice(self) -> Choice:
-        """The line of the log."""
-        question, situation = self._question, self._situation
-        return Choice(
-            sequence=situation.sequence,
-            time_ms=situation.now_ms,
-            request_id=question.request_id,
-            path=question.path,
-            prompt_tokens=None if question.prompt_tokens == UNKNOWN else question.prompt_tokens,
-            output_tokens=question.output_tokens,
-            block_hashes=hexadecimal(question.chain),
-            session=question.session,
-            home=None if situation.home == NOWHERE else situation.home,
-            random=situation.random,
-            candidates=list(situation.candidates),
-            view=signal_rows(situation),
-            replica=self.replica,
-            reason=self.reason,
-            expected_wait_ms=self.expected_wait_ms,
-            expected_work_ms=self._reservation.work_ms,
         )

@@ -21,6 +21,7 @@ from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Question
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.router.messages import ClientRequest
+from pointsman.workload.workload import MAX_TOKENS
 
 BYTES_A_TOKEN = 4
 BLOCK_TOKENS = 64
@@ -35,6 +36,8 @@ MAX_REQUEST_ID_CHARACTERS = 128
 _PRINTABLE = frozenset(string.printable.encode()) - frozenset(string.whitespace.encode())
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+# -1: no limit, as llama.cpp understands it.
+Limit = Annotated[int, msgspec.Meta(ge=-1, le=MAX_TOKENS)]
 
 
 class _Message(msgspec.Struct):
@@ -50,8 +53,8 @@ class _Part(msgspec.Struct):
 class _Limits(msgspec.Struct):
     model: str | None = None
     user: str | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    max_tokens: Limit | None = None
+    max_completion_tokens: Limit | None = None
 
 
 class _Chat(_Limits, kw_only=True):
