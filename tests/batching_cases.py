@@ -256,7 +256,7 @@ PREEMPTIONS: list[Case] = [
         [finished(0.0, 14.0, 76.0), finished(14.0, 29.0, 101.0, preemptions=1)],
     ),
     (
-        "an iteration that preempted admits nobody",
+        "a preempted one that hits its own block needs the rest beside it",
         engine(capacity=4, budget=4, reserve_full=False),
         [Arrival(0.0, 4, 7, ()), Arrival(1.0, 4, 5, ())],
         # A 0>4            14   0  > 14    A: b0
@@ -264,12 +264,11 @@ PREEMPTIONS: list[Case] = [
         # A 5>6, B 3>4     12   28 > 40
         # A 6>7, B 4>5     12   40 > 52    B: b2 b3
         # A 7>8, B 5>6     12   52 > 64    A has five tokens, B three
-        # A 8>9            11   64 > 75    B frees b3 b2, A takes b3; B's next three tokens would
-        #                                  fit b2 and the budget, but not in this iteration
-        # A 9>10, B 0>3    14   75 > 89    A finishes
-        # B 3>7            14   89 > 103   its total is 4 + 3: the fourth token
-        # B 7>8            11   103 > 114
-        [finished(0.0, 14.0, 89.0), finished(14.0, 40.0, 114.0, preemptions=1)],
+        # A 8>9            11   64 > 75    B frees b3 b2, A takes b3; b2 keeps B's first block
+        # A 9>10           11   75 > 86    B would hit b2 and need one block more; A finishes
+        # B 4>7            13   86 > 99    its total is 4 + 3: the fourth token
+        # B 7>8            11   99 > 110
+        [finished(0.0, 14.0, 86.0), finished(14.0, 40.0, 110.0, preemptions=1)],
     ),
     (
         "one that resumes with all but its last token cached is decoding",
@@ -329,9 +328,8 @@ LIMITS: list[Case] = [
         # A 0>4           14   0  > 14
         # A 4>5, B 0>7    18   14 > 32   A: b0 b1, B: b2 b3
         # A 5>6           11   32 > 43   B wants 5, lacks a block and is itself the last
-        # B 0>8           18   43 > 61
-        # B 8>12          14   61 > 75
-        [finished(0.0, 14.0, 43.0), finished(14.0, 75.0, 75.0, preemptions=1)],
+        # B 4>12          18   43 > 61   its first block is still in b2
+        [finished(0.0, 14.0, 43.0), finished(14.0, 61.0, 61.0, preemptions=1)],
     ),
     (
         "nobody behind one that does not fit is admitted",

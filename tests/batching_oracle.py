@@ -55,7 +55,7 @@ class Block:
 
     number: int
     references: int = 0
-    content: int | None = None
+    content: object = None
 
 
 @dataclass(eq=False)
@@ -72,6 +72,11 @@ class Request:
     def total(self) -> int:
         return self.arrival.prompt + self.generated
 
+    def ids(self, blocks: int) -> list[object]:
+        """What its first blocks are known by: the chain's ids, then ids of its own."""
+        chain = list(self.arrival.chain[:blocks])
+        return chain + [(id(self), place) for place in range(len(chain), blocks)]
+
     @property
     def decoding(self) -> bool:
         return self.computed == self.total - 1 and self.generated >= 1
@@ -84,7 +89,7 @@ class Cache:
         self.block_size = block_size
         self.blocks = [Block(number) for number in range(capacity)]
         self.free = list(self.blocks)
-        self.cached: dict[int, Block] = {}
+        self.cached: dict[object, Block] = {}
 
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
@@ -92,7 +97,7 @@ class Cache:
     def prefix_of(self, request: Request) -> list[Block]:
         """The blocks of its cached prefix; looking takes nothing."""
         found: list[Block] = []
-        for content in request.arrival.chain[: (request.total - 1) // self.block_size]:
+        for content in request.ids((request.total - 1) // self.block_size):
             if content not in self.cached:
                 break
             found.append(self.cached[content])
@@ -132,6 +137,17 @@ class Cache:
             if chain[index] not in self.cached:
                 self.cached[chain[index]] = request.blocks[index]
                 request.blocks[index].content = chain[index]
+
+    def keep_own(self, request: Request) -> None:
+        """On a preemption: full blocks beyond the chain get ids of the request's own, anew."""
+        for block in self.blocks:
+            if isinstance(block.content, tuple) and block.content[0] == id(request):
+                del self.cached[block.content]
+                block.content = None
+        ids = request.ids(request.computed // self.block_size)
+        for index in range(len(request.arrival.chain), len(ids)):
+            self.cached[ids[index]] = request.blocks[index]
+            request.blocks[index].content = ids[index]
 
 
 class Replica:
@@ -196,6 +212,7 @@ class Replica:
 
     def preempt_last(self) -> None:
         request = self.running.pop()
+        self.cache.keep_own(request)
         self.cache.release(request)
         request.computed = 0
         request.result.preemptions += 1

@@ -60,12 +60,27 @@ def _leave_seat(fleet: Fleet, r: int, i: int) -> None:
 
 
 @inlined
+def _mark_own_blocks(fleet: Fleet, r: int, i: int) -> None:
+    """Chain the full blocks that no chain names, so that the request finds them when it resumes."""
+    row = _seat_row(fleet, r, i)
+    full = fleet.progress[i].computed // fleet.engines[r].block_size
+    following = NONE
+    for place in range(full - 1, fleet.questions[i].known_blocks - 1, -1):
+        slot = fleet.held[row, place]
+        fleet.slots[r, slot].owner = i
+        fleet.slots[r, slot].next_own = following
+        following = slot
+    fleet.progress[i].own_slot = following
+
+
+@inlined
 def _preempt_last(fleet: Fleet, r: int) -> int:
     """The request admitted last loses its seat and goes to the front of the queue."""
     replica = fleet.replicas[r]
     i = fleet.order[r, replica.running - 1]
-    _leave_seat(fleet, r, i)
     request = fleet.progress[i]
+    _mark_own_blocks(fleet, r, i)
+    _leave_seat(fleet, r, i)
     request.computed = 0
     request.chunk = 0
     request.status = WAITING
@@ -94,13 +109,19 @@ def _cached_prefix(fleet: Fleet, r: int, i: int, most: int) -> tuple[int, int]:
     """Leading blocks in the cache, at most ``most``; and how many of them lie in free slots."""
     start = fleet.questions[i].chain_start
     idle = 0
-    for place in range(min(most, fleet.questions[i].known_blocks)):
+    hits = min(most, fleet.questions[i].known_blocks)
+    for place in range(hits):
         slot = fleet.slot_of[r, fleet.chain_blocks[start + place]]
         if slot == NONE:
             return place, idle
         if fleet.slots[r, slot].references == 0:
             idle += 1
-    return min(most, fleet.questions[i].known_blocks), idle
+    slot = fleet.progress[i].own_slot
+    while hits < most and slot != NONE and fleet.slots[r, slot].owner == i:
+        idle += 1
+        hits += 1
+        slot = fleet.slots[r, slot].next_own
+    return hits, idle
 
 
 @inlined
@@ -114,10 +135,16 @@ def _admit(fleet: Fleet, r: int, i: int, hits: int) -> None:
     request.status = RUNNING
     row = _seat_row(fleet, r, i)
     start = fleet.questions[i].chain_start
-    for place in range(hits):
+    known = min(hits, fleet.questions[i].known_blocks)
+    for place in range(known):
         slot = fleet.slot_of[r, fleet.chain_blocks[start + place]]
         use_slot(fleet, r, slot)
         fleet.held[row, place] = slot
+    slot = request.own_slot
+    for place in range(known, hits):
+        use_slot(fleet, r, slot)
+        fleet.held[row, place] = slot
+        slot = fleet.slots[r, slot].next_own
     request.held_blocks = hits
 
 

@@ -69,6 +69,7 @@ PROGRESS = np.dtype(  # where a request stands; times are NaN until they come
         ("following_pending", np.int32),  # the next one without a first token there
         ("preemptions", np.int32),
         ("cached_tokens", np.int32),
+        ("own_slot", np.int32),  # after a preemption: the first slot beyond the chain's blocks
     ],
     align=True,
 )
@@ -102,6 +103,8 @@ SLOT = np.dtype(
         ("references", np.int32),  # running requests that use it; 0: free
         ("newer", np.int32),
         ("older", np.int32),
+        ("owner", np.int32),  # a preempted request whose content lies here, or NONE
+        ("next_own", np.int32),  # the slot of its next block, or NONE
     ],
     align=True,
 )
@@ -151,7 +154,7 @@ def _waiting_requests(count: int) -> Records:
     progress = np.zeros(count, dtype=PROGRESS)
     for name in ("scheduled_ms", "first_token_ms", "finish_ms"):
         progress[name] = np.nan
-    for name in ("seat", "following", "following_pending"):
+    for name in ("seat", "following", "following_pending", "own_slot"):
         progress[name] = NONE
     return progress
 
@@ -168,7 +171,8 @@ def _idle_replicas(capacities: Grid) -> Records:
 
 def _free_slots(capacities: Grid) -> Records:
     slots = np.zeros((capacities.shape[0], int(capacities.max()) + 1), dtype=SLOT)
-    slots["block"] = NONE
+    for name in ("block", "owner", "next_own"):
+        slots[name] = NONE
     for r, capacity in enumerate(capacities.tolist()):
         ring = np.arange(capacity + 1, dtype=np.int32)
         slots["newer"][r, : capacity + 1] = np.roll(ring, -1)

@@ -30,6 +30,7 @@ def take_slot(fleet: Fleet, r: int) -> int:
     """Take the slot that was freed longest ago; what it held is evicted. One must be free."""
     slot = fleet.slots[r, fleet.replicas[r].capacity].newer
     _leave_ring(fleet, r, slot)
+    fleet.slots[r, slot].owner = NONE
     block = fleet.slots[r, slot].block
     if block != NONE:
         fleet.slots[r, slot].block = NONE
