@@ -170,6 +170,11 @@ def edited(path, **changes) -> bytes:
         ({"candidates": [0, 2]}, r"line 2: candidates is \[0, 2\]; expected replicas in 0..1"),
         ({"candidates": [1, 1]}, "line 2: replica is 0; expected one of the candidates"),
         ({"view": {"queue": [1.0]}}, "line 2: view.queue is"),
+        ({"time_ms": -1.0}, r"line 2: Expected `float` >= 0.0 - at `\$.time_ms`"),
+        ({"time_ms": 1.1e15}, r"line 2: Expected `float` <= 1000000000000000.0 - at"),
+        ({"prompt_tokens": -1}, r"line 2: Expected `int` >= 0 - at `\$.prompt_tokens`"),
+        ({"output_tokens": 1 << 31}, r"line 2: Expected `int` <= 2147483647 - at"),
+        ({"random": 1.0}, r"line 2: Expected `float` < 1.0 - at `\$.random`"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, changes, message):
@@ -177,6 +182,31 @@ def test_a_wrong_line_is_named(tmp_path, changes, message):
     head = path.read_bytes().splitlines(keepends=True)[0]
     path.write_bytes(head + edited(path, **changes))
     with pytest.raises(InputError, match=message):
+        read_log(path)
+
+
+@pytest.mark.parametrize("name", ["prompt_tokens", "output_tokens", "cached_tokens"])
+def test_a_count_that_no_request_can_have_is_named(tmp_path, name):
+    path = tmp_path / "log"
+    good = outcome(0)
+    bad = msgspec.structs.replace(good, usage=Usage(**{name: 1 << 31}))
+    with pytest.raises(InputError, match=rf"line 3: Expected `int` <= .*usage\.{name}`"):
+        read_log(written(path, choice(0), bad))
+
+
+@pytest.mark.parametrize("block_tokens", [0, -5, 1 << 31])
+def test_a_head_whose_blocks_have_no_size_is_refused(tmp_path, block_tokens):
+    head = msgspec.structs.replace(HEAD, block_tokens=block_tokens)
+    DecisionLog(tmp_path / "log", head, unheard).close()
+    with pytest.raises(InputError, match=rf"line 1: block_tokens is {block_tokens}; expected"):
+        read_log(tmp_path / "log")
+
+
+def test_a_line_nested_without_end_is_named(tmp_path):
+    path = written(tmp_path / "log")
+    deep = b'{"deep":' + b"[" * 20_000 + b"]" * 20_000 + b',"event":"choice"}\n'
+    path.write_bytes(path.read_bytes() + deep)
+    with pytest.raises(InputError, match="line 2: maximum recursion depth"):
         read_log(path)
 
 

@@ -71,6 +71,14 @@ def test_a_block_is_as_many_tokens_as_the_engine_counts_in_it(tmp_path):
     assert workload.prefix_tokens.tolist() == [288]
 
 
+def test_a_block_is_never_larger_than_a_prompt_can_be(tmp_path):
+    counted = Usage(2**31 - 1, 1, 0)
+    path = logged(tmp_path / "log", (question("a", [1], tokens=1), counted))
+    workload = workload_of_log(path)
+    assert workload.block_size_tokens == 2**31 - 1
+    assert workload.prompt_tokens.tolist() == [2**31 - 1]
+
+
 def test_a_chain_never_covers_more_than_its_prompt(tmp_path):
     path = logged(
         tmp_path / "log",

@@ -66,6 +66,19 @@ def test_answers_without_counts_give_none(body):
     assert usage_of(b"data: " + body + b"\n\n") == Usage()
 
 
+@pytest.mark.parametrize("count", [b"-1", b"2147483648", b"1" + b"0" * 26])
+def test_counts_that_no_request_can_have_are_unknown(count):
+    body = b'{"usage":{"prompt_tokens":%b,"completion_tokens":4}}' % count
+    assert usage_of(body, stream=False) == Usage(None, 4, None)
+    body = b'{"timings":{"prompt_n":%b,"predicted_n":4,"cache_n":9}}' % count
+    assert usage_of(body, stream=False).prompt_tokens is None
+
+
+def test_an_answer_nested_without_end_gives_no_counts():
+    body = b'{"a":' + b"[" * 20_000 + b"]" * 20_000 + b',"usage":{"prompt_tokens":1}}'
+    assert usage_of(body, stream=False) == Usage()
+
+
 def test_an_answer_over_a_megabyte_is_not_read():
     body = b'{"a":"' + b"x" * (1 << 20) + b'","usage":{"prompt_tokens":1}}'
     assert usage_of(body[: 1 << 19], body[1 << 19 :], stream=False) == Usage()

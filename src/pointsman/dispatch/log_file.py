@@ -11,6 +11,7 @@ import msgspec
 
 from pointsman.core.errors import InputError, MachineError, wrong_value
 from pointsman.dispatch.record import SCHEMA, STATUSES, VERSION, Choice, Line, LogHead, Outcome
+from pointsman.workload.workload import MAX_TOKENS
 
 BUFFER_BYTES = 1 << 18
 
@@ -138,7 +139,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[str, Line | None]]:
         where = f"{path} line {number}"
         try:
             yield where, decoder.decode(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if not text.endswith(b"\n"):
                 yield where, None
                 return
@@ -156,8 +157,9 @@ def _checked_head(where: str, line: Line) -> LogHead:
         )
     if not line.replicas:
         raise wrong_value(where, "replicas", line.replicas, "at least one replica")
-    if line.block_tokens < 1:
-        raise wrong_value(where, "block_tokens", line.block_tokens, "an integer >= 1")
+    if not 1 <= line.block_tokens <= MAX_TOKENS:
+        wanted = f"an integer in 1..{MAX_TOKENS}"
+        raise wrong_value(where, "block_tokens", line.block_tokens, wanted)
     return line
 
 

@@ -8,6 +8,7 @@ the writer's clock since ``started_at``. There is no text of a prompt or an answ
 from __future__ import annotations
 
 import struct
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from pointsman.dispatch.ledger import NOWHERE
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.view import UNKNOWN, Situation
 from pointsman.policies.policy import SIGNALS
+from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS
 
 SCHEMA = "pointsman.decision-log"
 VERSION = 1
@@ -26,6 +28,13 @@ ERROR = "error"
 CANCELLED = "cancelled"
 TRUNCATED = "truncated"
 STATUSES = (OK, ERROR, CANCELLED, TRUNCATED)
+
+# What a reader accepts, and a workload can hold.
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
+TimeMs = Annotated[float, msgspec.Meta(ge=0, le=MAX_TIME_MS)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+HttpStatus = Annotated[int, msgspec.Meta(ge=100, le=999)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class LogHead(
@@ -54,15 +63,15 @@ class Choice(
     """A request, the view of the fleet, and the replica it was sent to."""
 
     sequence: int
-    time_ms: float
+    time_ms: TimeMs
     request_id: str
     path: str
-    prompt_tokens: int | None  # estimated from the text; None where no text was read
-    output_tokens: int  # as far as it was priced
+    prompt_tokens: Tokens | None  # estimated from the text; None where no text was read
+    output_tokens: Tokens  # as far as it was priced
     block_hashes: list[str]  # 16 hexadecimal digits each
     session: str | None  # a keyed hash of its name; the key is not kept
     home: int | None  # the replica of the session's last request
-    random: float
+    random: Fraction
     candidates: list[int]
     view: dict[str, list[float | None]]  # a row a signal, an entry a candidate
     replica: int
@@ -88,9 +97,9 @@ class Choice(
 class Usage(msgspec.Struct, frozen=True):
     """Tokens as the engine counted them; None where it did not say."""
 
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
+    prompt_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    cached_tokens: Tokens | None = None
 
 
 NO_USAGE = Usage()
@@ -104,11 +113,11 @@ class Outcome(
     sequence: int
     request_id: str
     status: str  # one of STATUSES
-    http_status: int | None  # None where no answer was begun
-    first_token_ms: float | None  # of a stream; when, not how long
-    finish_ms: float
+    http_status: HttpStatus | None  # None where no answer was begun
+    first_token_ms: TimeMs | None  # of a stream; when, not how long
+    finish_ms: TimeMs
     usage: Usage
-    response_bytes: int  # of the body, as forwarded
+    response_bytes: Bytes  # of the body, as forwarded
     error: str | None = None
 
 

@@ -9,7 +9,7 @@ from pointsman.core.errors import InputError
 from pointsman.dispatch.log_file import Log, read_log
 from pointsman.dispatch.record import NO_USAGE, Choice, Usage
 from pointsman.workload.builder import Row, WorkloadBuilder
-from pointsman.workload.workload import Source, Workload
+from pointsman.workload.workload import MAX_TOKENS, Source, Workload
 
 FORMAT = "decision_log"
 
@@ -52,7 +52,7 @@ def block_size_of(log: Log) -> int:
             counted += usage.prompt_tokens
     if not estimated:
         return log.head.block_tokens
-    return max(1, round(log.head.block_tokens * counted / estimated))
+    return min(MAX_TOKENS, max(1, round(log.head.block_tokens * counted / estimated)))
 
 
 def _usage_of(log: Log, choice: Choice) -> Usage:

@@ -12,6 +12,7 @@ from collections import deque
 import msgspec
 
 from pointsman.dispatch.record import NO_USAGE, Usage
+from pointsman.workload.workload import MAX_TOKENS
 
 JSON_LIMIT_BYTES = 1 << 20  # of a whole answer; a longer one is not read
 TAIL_BYTES = 1 << 14  # of a stream; its counts stand at its end
@@ -96,15 +97,24 @@ class ResponseTap:
 def _usage_of(text: bytes) -> Usage:
     try:
         counted = _COUNTED.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return NO_USAGE  # not an answer that we know
-    if counted.usage is not None:
-        details = counted.usage.prompt_tokens_details or _Details()
+    usage, timings = counted.usage, counted.timings
+    if usage is not None:
+        details = usage.prompt_tokens_details or _Details()
         cached = details.cached_tokens
-        if cached is None and counted.timings is not None:
-            cached = counted.timings.cache_n
-        return Usage(counted.usage.prompt_tokens, counted.usage.completion_tokens, cached)
-    timings = counted.timings
-    if timings is None or timings.prompt_n is None:
+        if cached is None and timings is not None:
+            cached = timings.cache_n
+        return _possible(usage.prompt_tokens, usage.completion_tokens, cached)
+    if timings is None or timings.prompt_n is None or timings.prompt_n < 0:
         return NO_USAGE
-    return Usage(timings.prompt_n + (timings.cache_n or 0), timings.predicted_n, timings.cache_n)
+    prompt = timings.prompt_n + max(0, timings.cache_n or 0)
+    return _possible(prompt, timings.predicted_n, timings.cache_n)
+
+
+def _possible(prompt: int | None, output: int | None, cached: int | None) -> Usage:
+    """The counts, unknown where no request can have them."""
+    known = [
+        n if n is not None and 0 <= n <= MAX_TOKENS else None for n in (prompt, output, cached)
+    ]
+    return Usage(*known)
