@@ -42,6 +42,9 @@ def refused(path, content: bytes, **options) -> str:
         (b'{"pointsman": 1}\n' + ROW, "pointsman"),
         (b'{"timestamp": 0, "input_length": 1, "output_length": 1}\n', "mooncake"),
         (b"TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00,1,1\n", "azure"),
+        (b'{"chat_id": 1, "timestamp": 0, "input_length": 1, "output_length": 1}\n', "bailian"),
+        (b"Timestamp,Model,Request tokens,Response tokens\n5,GPT-4,1,1\n", "burstgpt"),
+        (b"arrived_at,num_prefill_tokens,num_decode_tokens\n0.5,1,1\n", "vidur"),
     ],
 )
 def test_the_content_tells_the_format(path, content, name):
@@ -53,6 +56,11 @@ def test_a_format_that_is_named_is_taken(path):
     assert "key 'arrival_ms' is unknown" in refused(path, ROW, format="mooncake")
 
 
+def test_an_option_for_failed_requests_is_refused_where_none_are_recorded(path):
+    text = refused(path, ROW, failed_requests="keep")
+    assert text == "t.jsonl: failed_requests is 'keep'; expected none for pointsman"
+
+
 def test_an_unknown_format_name_comes_with_the_nearest_one(path):
     assert refused(path, ROW, format="moncake").endswith("did you mean mooncake?")
 
@@ -60,7 +68,8 @@ def test_an_unknown_format_name_comes_with_the_nearest_one(path):
 def test_content_of_no_known_format_is_refused(path):
     assert refused(path, b"Timestamp,Model\n1,GPT-4\n") == (
         "t.jsonl line 1: 'Timestamp,Model' begins no format known here;"
-        " expected one of pointsman, mooncake, azure (--format-in names one)"
+        " expected one of pointsman, mooncake, azure, bailian, burstgpt, vidur, vllm_timed_trace"
+        " (--format-in names one)"
     )
 
 
@@ -225,6 +234,10 @@ _SEEDS = (
     b'{"arrival_ms": 0, "prompt_tokens": 9, "output_tokens": 1, "block_ids": [1, "b", 2]}\n',
     b'{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}\n' * 2,
     b"TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00.1234567,1,1\n",
+    b'{"chat_id": 1, "parent_chat_id": 2, "timestamp": 0.5, "input_length": 40,'
+    b' "output_length": 1, "type": "text", "turn": 2, "hash_ids": [4, 5, 6]}\n',
+    b"Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens\n5.0,a,3,GPT-4,1,1\n",
+    b"arrived_at,num_prefill_tokens,num_decode_tokens\n0.5,12,1\n",
     gzip.compress(ROW, mtime=0),
     zstandard.compress(ROW),
 )
@@ -255,6 +268,7 @@ def test_how_many_bytes_were_read_is_told(path):
         ({"block_size_tokens": 0}, "block_size_tokens is 0"),
         ({"spread_seed": -1}, "spread_seed is -1"),
         ({"time_unit": "m"}, "time_unit is 'm'; expected ms or s"),
+        ({"failed_requests": "drop"}, "failed_requests is 'drop'; expected keep or omit"),
     ],
 )
 def test_an_option_out_of_range_is_refused(options, message):

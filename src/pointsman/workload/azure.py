@@ -14,10 +14,10 @@ import re
 from datetime import date
 from typing import NamedTuple
 
-from pointsman.core.errors import InputError, missing_field, unknown_name, wrong_value
+from pointsman.core.errors import wrong_value
 from pointsman.workload.builder import Row, WorkloadBuilder
-from pointsman.workload.reading import TOKENS_WANTED, NumberedLines, Reading
-from pointsman.workload.workload import MAX_TOKENS
+from pointsman.workload.csv_columns import Columns, has_column, text_in, tokens_in
+from pointsman.workload.reading import NumberedLines, Reading
 
 TIME, PROMPT, OUTPUT = "TIMESTAMP", "ContextTokens", "GeneratedTokens"
 COLUMNS = (TIME, PROMPT, OUTPUT)
@@ -38,13 +38,13 @@ class _Record(NamedTuple):
 
 def is_header(line: bytes) -> bool:
     """Whether a line is the header of such a file."""
-    return TIME.encode() in line.split(b",")
+    return has_column(line, TIME)
 
 
 def read(lines: NumberedLines, reading: Reading) -> WorkloadBuilder:
     """The rows of an Azure trace. Times keep their 100 ns exactly until they become ms."""
     number, header = next(lines)
-    parser = _Parser(_places(header, f"{reading.name} line {number}"))
+    parser = _Parser(Columns(header, f"{reading.name} line {number}", COLUMNS))
     records: list[_Record] = []
     reading.collect(lines, parser.parse, lambda record, _: records.append(record))
     earliest_ns = min((record.time_ns for record in records), default=0)
@@ -55,38 +55,26 @@ def read(lines: NumberedLines, reading: Reading) -> WorkloadBuilder:
     return builder
 
 
-def _places(header: bytes, where: str) -> tuple[int, int, int]:
-    names = [name.strip() for name in header.decode("utf-8", "replace").split(",")]
-    for name in names:
-        if name not in COLUMNS:
-            raise unknown_name(where, "column", name, COLUMNS)
-    for name in COLUMNS:
-        if names.count(name) != 1:
-            raise missing_field(where, name, "it once in the header")
-    return names.index(TIME), names.index(PROMPT), names.index(OUTPUT)
-
-
 class _Parser:
-    def __init__(self, places: tuple[int, int, int]) -> None:
-        self._places = places
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._places = columns.places(COLUMNS)
         self._day = b""
         self._day_ns = 0
 
     def parse(self, line: bytes, where: str) -> _Record:
-        cells = line.split(b",")
-        if len(cells) != len(COLUMNS):
-            raise InputError(f"{where}: {len(cells)} columns; expected {len(COLUMNS)}")
-        time, prompt, output = self._places
+        cells = self._columns.cells(line, where)
+        time, prompt, output = (cells[place] for place in self._places)
         return _Record(
-            self._time_ns(cells[time].strip(), where),
-            _tokens(PROMPT, cells[prompt].strip(), where),
-            _tokens(OUTPUT, cells[output].strip(), where),
+            self._time_ns(time, where),
+            tokens_in(prompt, PROMPT, where),
+            tokens_in(output, OUTPUT, where),
         )
 
     def _time_ns(self, text: bytes, where: str) -> int:
         found = _TIMESTAMP.fullmatch(text)
         if found is None:
-            raise wrong_value(where, TIME, _shown(text), TIMESTAMP_WANTED)
+            raise wrong_value(where, TIME, text_in(text), TIMESTAMP_WANTED)
         day, hours, minutes, seconds, fraction, sign, zone_hours, zone_minutes = found.groups()
         if day != self._day:
             self._day_ns = _day_ns(day, where)
@@ -102,15 +90,4 @@ def _day_ns(day: bytes, where: str) -> int:
     try:
         return date.fromisoformat(day.decode()).toordinal() * 86_400_000_000_000
     except ValueError:
-        raise wrong_value(where, TIME, _shown(day), TIMESTAMP_WANTED) from None
-
-
-def _tokens(name: str, text: bytes, where: str) -> int:
-    # Longer texts are no token counts, and int() of them would take long.
-    if not text.isdigit() or len(text) > 12 or int(text) > MAX_TOKENS:
-        raise wrong_value(where, name, _shown(text), TOKENS_WANTED)
-    return int(text)
-
-
-def _shown(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
+        raise wrong_value(where, TIME, text_in(day), TIMESTAMP_WANTED) from None

@@ -9,15 +9,30 @@ from types import MappingProxyType
 
 import msgspec
 
-from pointsman.core.errors import InputError, shown, unknown_name
-from pointsman.workload import azure, jsonl, mooncake
+from pointsman.core.errors import InputError, shown, unknown_name, wrong_value
+from pointsman.workload import azure, bailian, burstgpt, jsonl, mooncake, timed_trace, vidur
 from pointsman.workload.reading import NumberedLines, Reader, Reading, ReadOptions
 from pointsman.workload.steps import spread_arrivals
 from pointsman.workload.text import TextFile
 from pointsman.workload.workload import Source, Workload
 
 FORMATS: Mapping[str, Reader] = MappingProxyType(
-    {"pointsman": jsonl.read, "mooncake": mooncake.read, "azure": azure.read}
+    {
+        "pointsman": jsonl.read,
+        "mooncake": mooncake.read,
+        "azure": azure.read,
+        "bailian": bailian.read,
+        "burstgpt": burstgpt.read,
+        "vidur": vidur.read,
+        "vllm_timed_trace": timed_trace.read,
+    }
+)
+# Those to which the options time_unit and failed_requests apply.
+WITH_TIME_UNIT = frozenset(("mooncake", "bailian", "vidur", "vllm_timed_trace"))
+WITH_FAILURES = frozenset(("burstgpt",))
+
+_HEADERS = MappingProxyType(
+    {"azure": azure.is_header, "burstgpt": burstgpt.is_header, "vidur": vidur.is_header}
 )
 
 _DEFAULTS = ReadOptions()
@@ -28,6 +43,8 @@ _BYTES_TRIED = 1 << 20
 
 def read_workload(path: str | Path, options: ReadOptions = _DEFAULTS) -> Workload:
     """Read a trace of any known format; ``-`` is standard input.
+
+    vLLM's timed traces look like Mooncake's and are read as such unless they are named.
 
     The source of the workload names the file and holds the SHA-256 of its bytes, the lines left
     out and the rows out of order; rows are sorted by arrival. Raises InputError, naming file and
@@ -41,6 +58,10 @@ def read_workload(path: str | Path, options: ReadOptions = _DEFAULTS) -> Workloa
         if _begins_log(head[0][1]):
             raise _no_workload(file)
         name = _format_of(head, file.name, options)
+        if options.failed_requests is not None and name not in WITH_FAILURES:
+            raise wrong_value(
+                file.name, "failed_requests", options.failed_requests, f"none for {name}"
+            )
         reading = Reading(file.name, options)
         builder = FORMATS[name](chain(head, lines), reading)
         if builder.rows == 0:
@@ -50,6 +71,7 @@ def read_workload(path: str | Path, options: ReadOptions = _DEFAULTS) -> Workloa
             format=name,
             sha256=file.sha256(),
             skipped_lines=reading.skipped_lines,
+            failures_left_out=reading.failures_left_out,
         )
     workload = builder.build(source)
     if options.spread_seed is not None:
@@ -110,9 +132,12 @@ def _format_of(head: Sequence[tuple[int, bytes]], name: str, options: ReadOption
 
 
 def _format_of_line(line: bytes) -> str | None:
-    if azure.is_header(line):
-        return "azure"
+    for name, is_header in _HEADERS.items():
+        if is_header(line):
+            return name
     keys = _keys(line)
+    if bailian.SIGN in keys:
+        return "bailian"
     if keys.keys() & mooncake.SIGNS:
         return "mooncake"
     # Any other JSON object is taken for ours, whose reader says what is wrong with it.

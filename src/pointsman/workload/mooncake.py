@@ -10,11 +10,9 @@ ai-dynamo/aiperf ``docs/benchmark-modes/trace-replay.md``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-from pointsman.core.errors import InputError, missing_field, wrong_value
+from pointsman.core.errors import missing_field, wrong_value
 from pointsman.workload.builder import Row, WorkloadBuilder
 from pointsman.workload.reading import (
     BLOCK_ID_WANTED,
@@ -27,16 +25,13 @@ from pointsman.workload.reading import (
     Reading,
     TimeMs,
     Tokens,
+    listed_blocks,
     time_ms,
-    whole_blocks,
 )
+from pointsman.workload.units import check_span, ms_per_unit
 
 BLOCK_SIZE_TOKENS = 512
-
-# Beyond one request a minute or 1,000 a second, another unit is likelier than such traffic.
-_SLOWEST_GAP_MS = 60_000.0
-_FASTEST_GAP_MS = 1.0
-_JUDGED_FROM_ROWS = 100
+UNIT = "ms"
 
 _WANTED = {
     "timestamp": TIME_WANTED,
@@ -70,10 +65,9 @@ def read(lines: NumberedLines, reading: Reading) -> WorkloadBuilder:
     """
     options = reading.options
     builder = WorkloadBuilder(options.block_size_tokens or BLOCK_SIZE_TOKENS)
-    ms_per_unit = 1000.0 if options.time_unit == "s" else 1.0
-    parser = _Parser(builder.block_size_tokens, ms_per_unit)
+    parser = _Parser(builder.block_size_tokens, ms_per_unit(options, UNIT))
     reading.collect(lines, parser.parse, builder.add)
-    _check_span(builder, reading)
+    check_span(builder, reading, "timestamp", UNIT)
     return builder
 
 
@@ -94,20 +88,8 @@ class _Parser:
             _either(line, ("output_length", "output_tokens"), where),
             None if line.session_id is None else str(line.session_id),
             None,
-            self._chain(line.hash_ids or (), prompt_tokens, where),
+            listed_blocks(line.hash_ids or (), prompt_tokens, self._block_size, where),
         )
-
-    def _chain(self, ids: Sequence[int], prompt_tokens: int, where: str) -> Sequence[int]:
-        whole = whole_blocks(ids, prompt_tokens, self._block_size)
-        full, rest = divmod(prompt_tokens, self._block_size)
-        # A list with or without the partial block; none at all says nothing about prefixes.
-        if ids and not full <= len(ids) <= full + (rest > 0):
-            raise InputError(
-                f"{where}: hash_ids has {len(ids)} ids; expected {full + (rest > 0)},"
-                f" one for each {self._block_size} of {prompt_tokens} tokens"
-                " (--block-size says how many tokens a block has)"
-            )
-        return whole
 
 
 def _either(line: _Line, names: tuple[str, str], where: str) -> int:
@@ -121,22 +103,3 @@ def _either(line: _Line, names: tuple[str, str], where: str) -> int:
     if value is None:
         raise missing_field(where, usual, TOKENS_WANTED)
     return value
-
-
-def _check_span(builder: WorkloadBuilder, reading: Reading) -> None:
-    unit = reading.options.time_unit
-    if builder.rows < _JUDGED_FROM_ROWS:
-        return
-    span_ms = builder.span_ms
-    gap_ms = span_ms / (builder.rows - 1)
-    if unit == "s" and gap_ms > _SLOWEST_GAP_MS:
-        raise InputError(
-            f"{reading.name}: timestamp spans {span_ms / 86_400_000:.1f} days when read as s,"
-            f" one request in {gap_ms / 1000:.0f} s; expected ms, the unit of this layout"
-        )
-    if unit is None and 0 < gap_ms < _FASTEST_GAP_MS:
-        raise InputError(
-            f"{reading.name}: timestamp spans {span_ms:g} ms when read as ms, the unit of this"
-            f" layout: {1000 / gap_ms:.0f} requests a second;"
-            " expected --time-unit s or ms to say what it is"
-        )

@@ -38,7 +38,8 @@ class ReadOptions:
     ``skip_bad``           leave bad lines out and count them, instead of stopping at the first
     ``limit``              only the first so many requests of the file
     ``block_size_tokens``  tokens a block id stands for; None: what the file or format states
-    ``time_unit``          of a Mooncake trace's ``timestamp``: ms or s; None: ms
+    ``time_unit``          of the times, ms or s; None: the unit that the layout states
+    ``failed_requests``    of a BurstGPT trace: keep (with no output) or omit them; None: refuse
     ``spread_seed``        spread arrivals inside the trace's step of time, drawn from this seed
     ``on_bytes``           called with the number of bytes of the file read since the last call
     """
@@ -48,6 +49,7 @@ class ReadOptions:
     limit: int | None = None
     block_size_tokens: int | None = None
     time_unit: str | None = None
+    failed_requests: str | None = None
     spread_seed: int | None = None
     on_bytes: Callable[[int], None] | None = None
 
@@ -58,6 +60,8 @@ class ReadOptions:
                 raise wrong_value("reading", name, value, f"an integer in {least}..{MAX_TOKENS}")
         if self.time_unit not in (None, "ms", "s"):
             raise wrong_value("reading", "time_unit", self.time_unit, "ms or s")
+        if self.failed_requests not in (None, "keep", "omit"):
+            raise wrong_value("reading", "failed_requests", self.failed_requests, "keep or omit")
 
 
 class WholeFileError(InputError):
@@ -65,20 +69,21 @@ class WholeFileError(InputError):
 
 
 class Reading:
-    """One reading under way: the file's name, the options, and how many lines were left out."""
+    """One reading under way: the file's name, the options, and how much was left out."""
 
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name = name
         self.options = options
         self.skipped_lines = 0
+        self.failures_left_out = 0
 
     def collect(
         self,
         lines: Iterable[tuple[int, bytes]],
-        parse: Callable[[bytes, str], T],
+        parse: Callable[[bytes, str], T | None],
         keep: Callable[[T, str], None],
     ) -> None:
-        """Parse and keep each line up to the limit.
+        """Parse and keep each line up to the limit; None is a row that the options leave out.
 
         A line that raises InputError stops the reading, or is counted where ``skip_bad`` is set.
         """
@@ -86,7 +91,10 @@ class Reading:
         for number, line in lines:
             where = f"{self.name} line {number}"
             try:
-                keep(parse(line, where), where)
+                row = parse(line, where)
+                if row is None:
+                    continue
+                keep(row, where)
             except WholeFileError:
                 raise
             except InputError:
@@ -178,3 +186,21 @@ def whole_blocks(
     if prompt_tokens is None:
         return ids
     return ids[: prompt_tokens // block_size_tokens]
+
+
+def listed_blocks(
+    ids: Sequence[int], prompt_tokens: int, block_size_tokens: int, where: str
+) -> Sequence[int]:
+    """The whole blocks of a list with an id for each block of the prompt; () says nothing.
+
+    Raises InputError for a list of another length than the prompt's, with or without its last,
+    partial block.
+    """
+    full, rest = divmod(prompt_tokens, block_size_tokens)
+    if ids and not full <= len(ids) <= full + (rest > 0):
+        raise InputError(
+            f"{where}: hash_ids has {len(ids)} ids; expected {full + (rest > 0)},"
+            f" one for each {block_size_tokens} of {prompt_tokens} tokens"
+            " (--block-size says how many tokens a block has)"
+        )
+    return whole_blocks(ids, prompt_tokens, block_size_tokens)

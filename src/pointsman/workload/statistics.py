@@ -50,6 +50,7 @@ class TraceStatistics(msgspec.Struct, frozen=True):
     sha256: str | None
     requests: int
     skipped_lines: int
+    failures_left_out: int
     out_of_order_rows: int
     span_ms: float
     mean_rate_rps: float | None  # gaps between arrivals over the span
@@ -78,6 +79,7 @@ def statistics_of(workload: Workload) -> TraceStatistics:
         sha256=source.sha256,
         requests=len(workload),
         skipped_lines=source.skipped_lines,
+        failures_left_out=source.failures_left_out,
         out_of_order_rows=source.out_of_order,
         span_ms=workload.span_ms,
         mean_rate_rps=_mean_rate_rps(arrival_ms),

@@ -38,6 +38,7 @@ class Source:
     format: str = "columns"
     sha256: str | None = None
     skipped_lines: int = 0
+    failures_left_out: int = 0  # requests that the trace records as failed
     out_of_order: int = 0  # rows that arrived before a row above them in the file
 
 
