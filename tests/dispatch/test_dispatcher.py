@@ -39,6 +39,14 @@ def test_expected_work_is_uncached_prompt_and_output_in_ms():
     assert deciding.ledger.outstanding_ms.tolist() == [40 + 10 + 10]
 
 
+def test_a_prompt_that_was_not_read_is_priced_and_stays_unknown():
+    log = Lines()
+    deciding = dispatcher("round_robin", replicas=1, log=log)
+    deciding.choose(Question("q", output_tokens=5, unread_tokens=30))
+    assert deciding.ledger.outstanding_ms.tolist() == [30 + 10]
+    assert (log[0].prompt_tokens, log[0].output_tokens) == (None, 5)
+
+
 def test_a_request_of_unknown_size_is_counted_and_costs_nothing():
     deciding = dispatcher("round_robin", replicas=1)
     deciding.choose(Question("q"))

@@ -95,7 +95,7 @@ def test_requests_without_a_prompt_are_left_out_and_counted(tmp_path):
         tmp_path / "log",
         (Question("models", "/v1/models"), Usage()),
         (question("a"), Usage(200, 1, 0)),
-        (Question("embeddings", "/v1/embeddings"), Usage(50, None, None)),
+        (Question("embeddings", "/v1/embeddings", output_tokens=256), Usage(50, None, None)),
     )
     workload = workload_of_log(path)
     assert workload.names.requests == ("a", "embeddings")

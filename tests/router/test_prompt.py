@@ -128,17 +128,18 @@ def test_the_session_is_the_header_else_the_user_and_only_a_hash_of_it():
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "headers"),
+    ("body", "path", "headers", "tokens"),
     [
-        (b"no json", "/v1/embeddings", {}),
-        (b"\x1f\x8b", "/v1/chat/completions", {"content_encoding": "gzip"}),
+        (b"no json", "/v1/embeddings", {}, 2),
+        (b"\x1f\x8b", "/v1/chat/completions", {"content_encoding": "gzip"}, 1),
     ],
 )
-def test_what_is_not_read_has_an_unknown_prompt(body, path, headers):
+def test_what_is_not_read_has_an_unknown_prompt_and_a_price(body, path, headers, tokens):
     asked = question(body, path, **headers)
     assert asked.prompt_tokens == -1
     assert asked.chain.hashes == ()
     assert asked.path == path
+    assert (asked.unread_tokens, asked.output_tokens) == (tokens, 256)
 
 
 def test_the_path_is_that_of_a_target_in_any_form():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
@@ -312,6 +313,22 @@ def test_unknown_paths_are_accounted_as_well():
             return busy
 
     assert run(main()) == [1, 1]
+
+
+@pytest.mark.parametrize("policy", ["queue_aware", "locality_aware"])
+def test_unknown_paths_spread_by_the_work_that_their_bodies_promise(policy):
+    async def main():
+        async with (
+            bench(never_answer, never_answer, policy=policy) as at,
+            AsyncExitStack() as open_,
+        ):
+            for _ in range(6):
+                client = await open_.enter_async_context(RawClient(at.port))
+                client.send("POST", "/v1/embeddings", bytes(400))
+            await until(lambda: in_flight(at) == 6)
+            return at.router.dispatcher.ledger.requests.tolist()
+
+    assert run(main()) == [3, 3]
 
 
 # Requests that are wrong.

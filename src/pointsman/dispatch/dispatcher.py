@@ -43,7 +43,10 @@ class DecisionSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about one request; tokens are estimates."""
+    """What is asked about one request; tokens are estimates.
+
+    ``unread_tokens`` prices a prompt that was not read, whose ``prompt_tokens`` are UNKNOWN.
+    """
 
     request_id: str
     path: str = "/"
@@ -51,6 +54,7 @@ class Question:
     output_tokens: int = 0
     chain: Chain = EMPTY_CHAIN
     session: str | None = None
+    unread_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,9 @@ class Dispatcher:
         )
 
     def _work_ms(self, question: Question, cached_tokens: float) -> float:
-        uncached_tokens = max(0.0, question.prompt_tokens - cached_tokens)
+        is_unread = question.prompt_tokens == UNKNOWN
+        prompt_tokens = question.unread_tokens if is_unread else question.prompt_tokens
+        uncached_tokens = max(0.0, prompt_tokens - cached_tokens)
         return float(stages_of(uncached_tokens, question.output_tokens, self.rules.costs).total_ms)
 
 

@@ -68,11 +68,16 @@ def _row(choice: Choice, usage: Usage, name: str, block_tokens: int) -> Row:
         arrival_ms=choice.time_ms,
         request_id=name,
         prompt_tokens=prompt_tokens,
-        output_tokens=_known(usage.output_tokens, choice.output_tokens),
+        output_tokens=_output_tokens(choice, usage),
         session=choice.session,
         chain=chain,
         prefix_tokens=len(chain) * block_tokens,
     )
+
+
+def _output_tokens(choice: Choice, usage: Usage) -> int:
+    # Where a path is not read, an engine that counts no output has none: embeddings.
+    return _known(usage.output_tokens, 0 if choice.prompt_tokens is None else choice.output_tokens)
 
 
 def _known(count: int | None, estimate: int) -> int:

@@ -82,13 +82,19 @@ class QuestionReader:
         path = request.path
         session = _text(request.header(b"x-session-id"))
         if not _is_read(request, path):
-            return Question(request_id, path, session=self._hashed(session))
+            return Question(
+                request_id=request_id,
+                path=path,
+                output_tokens=DEFAULT_OUTPUT_TOKENS,
+                session=self._hashed(session),
+                unread_tokens=_tokens_of(request.body),
+            )
         asked = _decoded(request.body, path)
         prompt = _chat_bytes(asked) if isinstance(asked, _Chat) else _prompt_bytes(asked.prompt)
         return Question(
             request_id=request_id,
             path=path,
-            prompt_tokens=-(-len(prompt) // BYTES_A_TOKEN),
+            prompt_tokens=_tokens_of(prompt),
             output_tokens=_output_tokens(asked),
             chain=chain_of(prompt, asked.model or ""),
             session=self._hashed(session or asked.user),
@@ -138,6 +144,10 @@ def _decoded(body: bytes, path: str) -> _Chat | _Completion:
         return _CHAT.decode(body) if path == CHAT else _COMPLETION.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InputError(f"the body of {path} cannot be read: {error}") from None
+
+
+def _tokens_of(text: bytes) -> int:
+    return -(-len(text) // BYTES_A_TOKEN)
 
 
 def _output_tokens(asked: _Limits) -> int:
