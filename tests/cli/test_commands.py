@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.cli.main import build_parser, main
+from pointsman.cli.options import FORMAT_NAMES
 from tests.interrupts import interruptible
 
 FOUR = [
@@ -197,6 +198,7 @@ def test_a_result_says_how_the_trace_was_read(capsys, tmp_path, command):
         "skip_bad": False,
         "block_size_tokens": 2,
         "time_unit": "s",
+        "failed_requests": None,
         "spread_arrivals_seed": 4,
     }
 
@@ -229,7 +231,7 @@ def test_policies_are_listed_with_rule_and_source(capsys):
         (("estimate", "{trace}", "--replicas", "2", "--slack-ms", "5"), "--slack-ms is 5"),
         (
             ("compare", "{trace}", "--replicas", "2", "--time-unit", "s"),
-            "--time-unit s does not apply; expected a mooncake trace, this one is pointsman",
+            "--time-unit s does not apply; expected a trace of bailian, mooncake",
         ),
         (("compare", "{trace}", "--replicas", "2", "--output", "no/such/x.json"), "cannot write"),
         (("decide", "{trace}", "{trace}"), "not JSON"),
@@ -348,6 +350,12 @@ def test_what_a_user_has_to_give_is_named_in_capitals():
     for parser in parsers(build_parser()):
         for action in parser._get_positional_actions():
             assert action.metavar.isupper()
+
+
+def test_every_format_can_be_named():
+    from pointsman.workload.formats import FORMATS
+
+    assert tuple(FORMATS) == FORMAT_NAMES
 
 
 def test_usage_errors_exit_with_2(capsys):

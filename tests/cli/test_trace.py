@@ -60,8 +60,22 @@ def test_info_says_how_the_trace_was_read(trace, capsys):
         "skip_bad": True,
         "block_size_tokens": None,
         "time_unit": None,
+        "failed_requests": None,
         "spread_arrivals_seed": None,
     }
+
+
+def test_failed_requests_that_are_left_out_are_reported(tmp_path, capsys):
+    burst = tmp_path / "b.csv"
+    burst.write_text(
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "5,ChatGPT,10,3,13,Conversation log\n"
+        "9,ChatGPT,10,0,10,Conversation log\n"
+    )
+    assert main(["trace", "info", str(burst), "--failed-requests", "omit"]) == 0
+    captured = capsys.readouterr()
+    assert "failed requests left out  1\n" in captured.out
+    assert captured.err == "1 failed requests left out\n"
 
 
 def test_a_bad_line_stops_with_the_input_exit_code(trace, capsys):

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from pointsman.workload.reading import ReadOptions
     from pointsman.workload.workload import Workload
 
-FORMAT_NAMES = ("pointsman", "mooncake", "azure")
+FORMAT_NAMES = (
+    "pointsman",
+    "mooncake",
+    "azure",
+    "bailian",
+    "burstgpt",
+    "vidur",
+    "vllm_timed_trace",
+)
 OUTPUT_FORMATS = ("table", "json", "csv")
 
 
@@ -26,13 +34,21 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="TRACE", help="a trace, also .gz or .zst; - is stdin")
     group = parser.add_argument_group("reading the trace")
     group.add_argument(
-        "--format-in", choices=FORMAT_NAMES, help="default: recognised by content", metavar="NAME"
+        "--format-in",
+        choices=FORMAT_NAMES,
+        metavar="NAME",
+        help=f"{', '.join(FORMAT_NAMES)} (default: recognised by content)",
     )
     group.add_argument(
         "--block-size", type=int, metavar="TOKENS", help="tokens a block id stands for"
     )
     group.add_argument(
-        "--time-unit", choices=("ms", "s"), help="of a mooncake trace's timestamp (default: ms)"
+        "--time-unit", choices=("ms", "s"), help="of the times (default: what the format states)"
+    )
+    group.add_argument(
+        "--failed-requests",
+        choices=("keep", "omit"),
+        help="of a burstgpt trace: keep them with no output or omit them (default: refuse them)",
     )
     group.add_argument("--limit", type=int, metavar="N", help="only the first N requests")
     group.add_argument(
@@ -62,6 +78,7 @@ def read_options(arguments: argparse.Namespace) -> ReadOptions:
         limit=arguments.limit,
         block_size_tokens=arguments.block_size,
         time_unit=arguments.time_unit,
+        failed_requests=arguments.failed_requests,
         spread_seed=arguments.seed if arguments.spread_arrivals else None,
     )
 
@@ -69,18 +86,21 @@ def read_options(arguments: argparse.Namespace) -> ReadOptions:
 def read_trace(arguments: argparse.Namespace) -> Workload:
     """The workload that the flags name; what was skipped is said on stderr."""
     from pointsman.core.errors import InputError
-    from pointsman.workload.formats import read_workload
+    from pointsman.workload.formats import WITH_TIME_UNIT, read_workload
 
     with progress.reading(arguments.file) as on_bytes:
         options = replace(read_options(arguments), on_bytes=on_bytes)
         workload = read_workload(arguments.file, options)
-    if options.time_unit is not None and workload.source.format != "mooncake":
+    if options.time_unit is not None and workload.source.format not in WITH_TIME_UNIT:
         raise InputError(
             f"{arguments.file}: --time-unit {options.time_unit} does not apply;"
-            f" expected a mooncake trace, this one is {workload.source.format}"
+            f" expected a trace of {', '.join(sorted(WITH_TIME_UNIT))}, this one is"
+            f" {workload.source.format}"
         )
     if workload.source.skipped_lines:
         say(f"{workload.source.skipped_lines:,} bad lines left out")
+    if workload.source.failures_left_out:
+        say(f"{workload.source.failures_left_out:,} failed requests left out")
     return workload
 
 

@@ -78,6 +78,7 @@ def workload_document(workload: Workload, reading: ReadOptions) -> dict[str, Any
         "sha256": source.sha256,
         "requests": len(workload),
         "skipped_lines": source.skipped_lines,
+        "failures_left_out": source.failures_left_out,
         "out_of_order": source.out_of_order,
         "span_ms": workload.span_ms,
         "options": reading_document(reading),
@@ -91,6 +92,7 @@ def reading_document(reading: ReadOptions) -> dict[str, Any]:
         "skip_bad": reading.skip_bad,
         "block_size_tokens": reading.block_size_tokens,
         "time_unit": reading.time_unit,
+        "failed_requests": reading.failed_requests,
         "spread_arrivals_seed": reading.spread_seed,
     }
 

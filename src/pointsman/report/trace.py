@@ -58,6 +58,8 @@ def _facts(statistics: TraceStatistics) -> Iterator[tuple[str, str]]:
     yield "requests", number(statistics.requests)
     if statistics.skipped_lines:
         yield "bad lines left out", number(statistics.skipped_lines)
+    if statistics.failures_left_out:
+        yield "failed requests left out", number(statistics.failures_left_out)
     if statistics.out_of_order_rows:
         yield "rows out of order", f"{number(statistics.out_of_order_rows)} (sorted)"
     yield "span", f"{number(statistics.span_ms / 1000)} s"
