@@ -430,6 +430,91 @@ def test_a_head_over_the_limit_is_a_431():
     assert run(main()) == 431
 
 
+CODED = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1"
+ENDLESS = {
+    "target": (b"GET /", b"a"),
+    "header": (b"GET / HTTP/1.1\r\nx: ", b"a"),
+    "header name": (b"GET / HTTP/1.1\r\nx", b"a"),
+    "headers": (b"GET / HTTP/1.1\r\n", b"a:\r\n"),
+    "trailer": (CODED + b"\r\na\r\n0\r\nx: ", b"a"),
+    "trailers": (CODED + b"\r\na\r\n0\r\n", b"a:\r\n"),
+    "chunk extension": (CODED + b";", b"a"),
+}
+
+
+@pytest.mark.parametrize(("begin", "more"), ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_head_or_a_trailer_without_end_is_a_431_while_it_is_being_sent(begin, more):
+    async def main():
+        async with bench() as at:
+            at.client.writer.write(begin)
+            for _ in range(32):
+                at.client.writer.write(more * 10_000)
+                await at.client.writer.drain()
+            return (await at.client.response()).status, len(at.fake.requests)
+
+    assert run(main()) == (431, 0)
+
+
+def test_heads_within_the_limit_pass_however_many_come_in_one_read_and_however_they_are_cut():
+    async def main():
+        async with bench() as at:
+            request = b"GET /x HTTP/1.1\r\nx-own: %b\r\n\r\n" % (b"a" * 40_000)
+            requests = request * 8
+            for start in range(0, len(requests), 30_000):
+                at.client.writer.write(requests[start : start + 30_000])
+                await at.client.writer.drain()
+            return [(await at.client.response()).status for _ in range(8)]
+
+    assert run(main()) == [200] * 8
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [b"HTTP/1.1 200 ", b"HTTP/1.1 200 OK\r\nx: ", b"HTTP/1.1 200 OK\r\nx"],
+    ids=["phrase", "header", "header name"],
+)
+def test_a_head_of_a_replica_without_end_is_a_502(begin):
+    async def script(request, wire):
+        await wire.send(begin)
+        for _ in range(320):
+            await wire.send(b"a" * 10_000)
+
+    async def main():
+        async with bench(script) as at:
+            return await at.client.post(CHAT, chat()), in_flight(at)
+
+    response, left = run(main())
+    assert (response.status, response.json["error"]["code"]) == (502, "replica_protocol")
+    assert left == 0
+
+
+def test_a_whole_head_of_a_replica_over_the_limit_is_a_502():
+    async def script(request, wire):
+        await wire.send(sized(b"{}").replace(b"\r\n", b"\r\n" + b"x: 12345\r\n" * 7_000, 1))
+
+    async def main():
+        async with bench(script) as at:
+            return (await at.client.post(CHAT, chat())).status
+
+    assert run(main()) == 502
+
+
+def test_a_trailer_of_a_replica_without_end_ends_its_answer(tmp_path):
+    async def script(request, wire):
+        await wire.send(CHUNKED + chunk(PIECES[0]) + b"0\r\nx: ")
+        for _ in range(320):
+            await wire.send(b"a" * 10_000)
+
+    async def main():
+        async with bench(script, log=tmp_path / "log") as at:
+            response = await at.client.post(CHAT, chat(stream=True))
+            await until(lambda: in_flight(at) == 0)
+            return response.is_whole
+
+    assert not run(main())
+    assert read_log(tmp_path / "log").outcomes[0].error == "replica_protocol"
+
+
 def test_a_policy_that_is_broken_is_a_500_and_the_router_goes_on():
     @policy(rule="-", source="-", reasons=("-",))
     def late_breaker(request, view, parameters):

@@ -14,10 +14,16 @@ from typing import Any, Protocol, cast
 import httptools
 
 from pointsman.router.answers import Answer, failure, refusal
-from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes, header_of
+from pointsman.router.messages import (
+    MAX_HEAD_BYTES,
+    ClientRequest,
+    Headers,
+    forwarded,
+    head_bytes,
+    header_of,
+)
 
 MAX_BODY_BYTES = 64 << 20
-MAX_HEAD_BYTES = 64 << 10
 MAX_PIPELINED = 16
 LINGER_S = 2.0
 
@@ -69,6 +75,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_busy = False
         self._has_begun = False  # some of the present answer was written
         self._closes = False
+        self._unfinished_bytes = 0  # since a head, a piece of a body or a message was complete
         self._new_message()
 
     # For whoever answers.
@@ -122,12 +129,16 @@ class ClientConnection(asyncio.Protocol):
         """Parse what came in; whole requests queue up."""
         if self._is_deaf:
             return
+        self._unfinished_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._decline_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(NOT_HTTP)
+        # The parser tells of a header, or a trailer, only when it is whole.
+        if self._unfinished_bytes > MAX_HEAD_BYTES:
+            self._refuse(HEAD_TOO_LARGE)
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client has left: so does what was done for it."""
@@ -157,11 +168,12 @@ class ClientConnection(asyncio.Protocol):
         """Keep a header; a trailer, which comes after the head, is dropped."""
         if not self._head_is_complete:
             self._headers.append((name.lower(), value))
-            self._count_head(len(name) + len(value))
+            self._count_head(len(name) + len(value) + len(b": \r\n"))
 
     def on_headers_complete(self) -> None:
         """Refuse what is too large before it is sent; ask for what waits to be asked."""
         self._head_is_complete = True
+        self._unfinished_bytes = 0
         if int(header_of(self._headers, b"content-length") or 0) > MAX_BODY_BYTES:
             self._refuse(TOO_LARGE)
         elif (header_of(self._headers, b"expect") or b"").lower() == b"100-continue":
@@ -169,6 +181,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_body(self, piece: bytes) -> None:
         """Collect the body."""
+        self._unfinished_bytes = 0
         self._body.append(piece)
         self._body_bytes += len(piece)
         if self._body_bytes > MAX_BODY_BYTES:
@@ -176,6 +189,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Queue the request."""
+        self._unfinished_bytes = 0
         if self._is_deaf or self._parser.should_upgrade():
             return
         http_1_1 = self._parser.get_http_version() == "1.1"

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+MAX_HEAD_BYTES = 64 << 10  # of a request's or an answer's head, and of a trailer
+
 Headers = list[tuple[bytes, bytes]]  # names in lower case, in the order of arrival
 
 # A connection's own affairs. Source: RFC 9110, section 7.6.1.

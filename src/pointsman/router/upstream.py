@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from pointsman.core.errors import InputError, MachineError
-from pointsman.router.messages import Headers, ResponseHead, header_of
+from pointsman.router.messages import MAX_HEAD_BYTES, Headers, ResponseHead, header_of
 
 CONNECT_TIMEOUT_S = 5.0
 # llama.cpp and uvicorn close a connection that was idle for 5 s; do not race them.
@@ -162,6 +162,7 @@ class Upstream(asyncio.Protocol):
             return
         self._is_answered = True
         self._pieces = []
+        self._unfinished_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -173,6 +174,8 @@ class Upstream(asyncio.Protocol):
             self._pass_on()
         if self._complete:
             self._finish()
+        elif self._unfinished_bytes > MAX_HEAD_BYTES:
+            self._lose_for_its_head()
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the exchange, well where the answer runs until the end of the connection."""
@@ -202,9 +205,13 @@ class Upstream(asyncio.Protocol):
         """Keep a header; a trailer, which comes after the head, is dropped."""
         if not self._begun:
             self._headers.append((name.lower(), value))
+            self._head_bytes += len(name) + len(value) + len(b": \r\n")
 
     def on_headers_complete(self) -> None:
         """Begin the answer, unless it is an interim one."""
+        self._unfinished_bytes = 0
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._lose_for_its_head()
         status = self._parser.get_status_code()
         if status < 200 or self._complete or self._sink is None:
             return
@@ -220,6 +227,7 @@ class Upstream(asyncio.Protocol):
 
     def on_body(self, piece: bytes) -> None:
         """Collect; one read may bring many pieces."""
+        self._unfinished_bytes = 0
         if not (self._bodiless or self._complete):
             self._pieces.append(piece)
 
@@ -228,19 +236,24 @@ class Upstream(asyncio.Protocol):
         if self._complete:
             return
         if not self._begun:
-            self._phrase, self._headers = b"", []  # an interim answer; the real one follows
+            self._new_head()  # that was an interim answer; the real one follows
             return
         self._complete = True
         self._reusable = self._reusable and self._parser.should_keep_alive()
 
     def _reset(self) -> None:
         self._parser: Any = httptools.HttpResponseParser(self)
-        self._phrase = b""
-        self._headers = []
+        self._new_head()
+        self._unfinished_bytes = 0  # since a head or a piece of a body was complete
         self._pieces = []
         self._begun = False
         self._complete = False
         self._until_close = False
+
+    def _new_head(self) -> None:
+        self._phrase = b""
+        self._headers = []
+        self._head_bytes = 0
 
     def _pass_on(self) -> None:
         if self._begun and self._sink is not None:
@@ -251,6 +264,9 @@ class Upstream(asyncio.Protocol):
         self._is_used = True
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
+
+    def _lose_for_its_head(self) -> None:
+        self._lose(f"sent a head or a trailer over {MAX_HEAD_BYTES} bytes", "replica_protocol")
 
     def _lose(self, what: str, code: str) -> None:
         self.abort()
