@@ -244,6 +244,16 @@ def test_a_client_that_asks_for_an_upgrade_gets_http_1_1_and_keeps_its_body():
     assert {"connection", "upgrade", "http2-settings"}.isdisjoint(requests[0].headers)
 
 
+def test_any_number_of_pipelined_wishes_for_an_upgrade_is_declined():
+    async def main():
+        async with bench() as at:
+            head = b"GET /x HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+            at.client.writer.write(head * 3_000)
+            return [(await at.client.response()).status for _ in range(3_000)]
+
+    assert run(main()) == [200] * 3_000
+
+
 def test_a_chunked_request_reaches_the_replica_whole():
     body = json.dumps(chat("in pieces")).encode()
     head = f"POST {CHAT} HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n".encode()

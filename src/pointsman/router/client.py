@@ -127,18 +127,24 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in; whole requests queue up."""
-        if self._is_deaf:
-            return
         self._unfinished_bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._decline_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            self._refuse(NOT_HTTP)
+        left = memoryview(data)
+        while left and not self._is_deaf:
+            left = left[self._parse(left) :]
         # The parser tells of a header, or a trailer, only when it is whole.
         if self._unfinished_bytes > MAX_HEAD_BYTES:
             self._refuse(HEAD_TOO_LARGE)
+
+    def _parse(self, data: memoryview) -> int:
+        """How much of it was parsed: all, or up to the end of a head that asks for an upgrade."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline_upgrade()
+            return int(upgrade.args[0])
+        except httptools.HttpParserError:
+            self._refuse(NOT_HTTP)
+        return len(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client has left: so does what was done for it."""
@@ -261,8 +267,8 @@ class ClientConnection(asyncio.Protocol):
         if self._head_bytes > MAX_HEAD_BYTES:
             self._refuse(HEAD_TOO_LARGE)
 
-    def _decline_upgrade(self, rest: bytes) -> None:
-        """Go on in HTTP/1.1: parse the message again without its wish, then what follows it.
+    def _decline_upgrade(self) -> None:
+        """Go on in HTTP/1.1: parse the head again without its wish; what follows is a body.
 
         The parser takes a body after such a head for another protocol; Java's client sends
         ``Upgrade: h2c`` with every first request.
@@ -278,7 +284,7 @@ class ClientConnection(asyncio.Protocol):
         version = self._parser.get_http_version().encode()
         head = head_bytes(method + b" " + self._target + b" HTTP/" + version, kept)
         self._new_message()
-        self.data_received(head + rest)
+        self._parse(memoryview(head))
 
     def _new_message(self, parser: Any = None) -> None:
         self._parser: Any = parser or httptools.HttpRequestParser(self)
