@@ -283,6 +283,54 @@ def test_a_client_that_waits_for_100_continue_gets_it():
     assert "expect" not in headers
 
 
+def test_100_continue_waits_until_the_answers_before_it_have_ended():
+    body = json.dumps(chat()).encode()
+
+    async def main():
+        may_end = asyncio.Event()
+
+        async def script(request, wire):
+            if request.headers["x-own"] == "first":
+                await wire.send(CHUNKED + chunk(PIECES[0]))
+                await may_end.wait()
+                await wire.send(chunk(DONE) + b"0\r\n\r\n")
+            else:
+                await answer_json(request, wire)
+
+        async with bench(script) as at:
+            at.client.send("POST", CHAT, chat(stream=True), x_own="first")
+            await at.client.head()
+            chunks = at.client.chunks()
+            begun = await anext(chunks)
+            head = f"POST {CHAT} HTTP/1.1\r\nhost: t\r\nx-own: second\r\nexpect: 100-continue\r\n"
+            at.client.writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode())
+            connection = next(iter(at.router._connections))
+            await until(lambda: connection._owes_continue)
+            may_end.set()
+            streamed = [begun, *[piece async for piece in chunks]]
+            interim, _ = await at.client.head()
+            at.client.writer.write(body)
+            return streamed, interim, (await at.client.response()).status
+
+    assert run(main()) == ([PIECES[0], DONE], 100, 200)
+
+
+def test_a_wish_for_an_upgrade_and_for_100_continue_is_answered_once():
+    head = (
+        f"POST {CHAT} HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\nexpect: 100-continue\r\n"
+    )
+    body = json.dumps(chat()).encode()
+
+    async def main():
+        async with bench() as at:
+            at.client.writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode())
+            interim, _ = await at.client.head()
+            at.client.writer.write(body)
+            return interim, (await at.client.head())[0]
+
+    assert run(main()) == (100, 200)
+
+
 def test_a_client_of_http_1_0_gets_a_stream_that_ends_with_the_connection():
     async def main():
         async with bench(answer_stream) as at:

@@ -75,6 +75,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_busy = False
         self._has_begun = False  # some of the present answer was written
         self._closes = False
+        self._owes_continue = False  # the client waits to be asked for the body
         self._unfinished_bytes = 0  # since a head, a piece of a body or a message was complete
         self._new_message()
 
@@ -182,8 +183,10 @@ class ClientConnection(asyncio.Protocol):
         self._unfinished_bytes = 0
         if int(header_of(self._headers, b"content-length") or 0) > MAX_BODY_BYTES:
             self._refuse(TOO_LARGE)
-        elif (header_of(self._headers, b"expect") or b"").lower() == b"100-continue":
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        elif self._wants_to_be_asked():
+            self._owes_continue = True
+            if not (self._is_busy or self._waiting):
+                self._ask_for_the_body()
 
     def on_body(self, piece: bytes) -> None:
         """Collect the body."""
@@ -198,6 +201,7 @@ class ClientConnection(asyncio.Protocol):
         self._unfinished_bytes = 0
         if self._is_deaf or self._parser.should_upgrade():
             return
+        self._owes_continue = False
         http_1_1 = self._parser.get_http_version() == "1.1"
         request = ClientRequest(
             method=self._parser.get_method(),
@@ -228,6 +232,7 @@ class ClientConnection(asyncio.Protocol):
 
     async def _next(self) -> ClientRequest | Answer:
         while not self._waiting:
+            self._ask_for_the_body()
             self._arrived.clear()
             await self._arrived.wait()
         request = self._waiting.popleft()
@@ -235,6 +240,18 @@ class ClientConnection(asyncio.Protocol):
             self._is_paused = False
             self._transport.resume_reading()
         return request
+
+    def _wants_to_be_asked(self) -> bool:
+        """Not by HTTP/1.0; and a head that asks for an upgrade as well is parsed once more."""
+        if self._parser.should_upgrade() or self._parser.get_http_version() != "1.1":
+            return False
+        return (header_of(self._headers, b"expect") or b"").lower() == b"100-continue"
+
+    def _ask_for_the_body(self) -> None:
+        """To be called in the turn of the request: an interim answer waits for those before it."""
+        if self._owes_continue:
+            self._owes_continue = False
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _apologise(self, request: ClientRequest, error: Exception) -> None:
         self._complain(f"a request failed: {type(error).__name__}: {error}")
@@ -260,6 +277,7 @@ class ClientConnection(asyncio.Protocol):
         if not self._is_deaf:
             self._is_deaf = True
             self._body = []
+            self._owes_continue = False
             self._queue(answer)
 
     def _count_head(self, length: int) -> None:
