@@ -326,7 +326,7 @@ def test_help_lists_the_exit_codes(capsys):
         main(["--help"])
     out = capsys.readouterr().out
     listed = re.findall(r"^  (\d+) +\S", out, flags=re.MULTILINE)
-    assert listed == ["0", "1", "2", "3", "70", "130", "141"]
+    assert listed == ["0", "1", "2", "3", "70", "130", "141", "143"]
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -390,7 +390,11 @@ def test_a_reader_that_stops_reading_is_no_error(trace):
     assert done.stderr == ""
 
 
-def test_an_interrupt_leaves_no_half_written_file(tmp_path):
+@pytest.mark.parametrize(
+    ("told", "code", "said"),
+    [(signal.SIGINT, 130, b"pointsman: interrupted\n"), (signal.SIGTERM, 143, b"")],
+)
+def test_an_interrupt_leaves_no_half_written_file(tmp_path, told, code, said):
     """A trace that never ends, on a pipe: the command is interrupted while it reads."""
     pipe, target = tmp_path / "pipe.jsonl", tmp_path / "out.json"
     os.mkfifo(pipe)
@@ -402,12 +406,57 @@ def test_an_interrupt_leaves_no_half_written_file(tmp_path):
     with pipe.open("wb") as feed:  # opens once the command reads
         feed.write(json.dumps(FOUR[0]).encode() + b"\n")
         feed.flush()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(told)
         deadline = time.monotonic() + 30
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
     out, err = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert out == b""
-    assert err == b"pointsman: interrupted; nothing was written\n"
+    assert err == said
     assert [entry.name for entry in tmp_path.iterdir()] == ["pipe.jsonl"]
+
+
+@pytest.mark.parametrize("redirection", ["> /dev/full", ">&-"])
+def test_an_output_that_cannot_be_written_is_no_bug_of_ours(redirection):
+    command = f"{sys.executable} -m pointsman policies {redirection}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1)
+    assert "bug" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_infinite_limits_are_null_in_json(capsys, tmp_path):
+    summary = {"single_replica_time_ms": 3.0, "makespan_ms": 2.0, "imbalance_ratio": 0.0}
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps({**summary, "comm_cost_ms": 0.0}))
+    words = ("decide", bare, bare, "--max-comm-ratio", "inf", "--format", "json")
+    code, out, _ = run(capsys, *words)
+    checks = {check["name"]: check for check in json.loads(out)["decision"]["checks"]}
+    assert code == 0
+    assert checks["comm_ratio"]["limit"] is None
+
+
+def test_costs_that_grow_beyond_any_number_are_refused(capsys, tmp_path):
+    tokens = written(tmp_path / "tokens.jsonl", TOKENS)
+    costs = tmp_path / "costs.json"
+    costs.write_text('{"prefill_ms_per_token": 1e308}')
+    code, out, err = run(capsys, "compare", tokens, "--replicas", 2, "--costs", costs)
+    assert (code, out) == (2, "")
+    assert "beyond any number" in err
+
+
+def test_a_seed_beyond_64_bits_is_refused(capsys, trace):
+    code, _, err = run(capsys, "compare", trace, "--replicas", 2, "--seed", 2**63)
+    assert code == 2
+    assert "seed is 9223372036854775808" in err
+
+
+def test_a_name_that_is_no_text_is_shown_as_far_as_it_goes(capsys, tmp_path):
+    name = os.path.join(os.fsencode(tmp_path), b"odd-\xff.jsonl")
+    with open(name, "wb") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in FOUR).encode())
+    words = ("compare", os.fsdecode(name), "--replicas", 2, "--format", "json")
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    assert json.loads(out)["workload"]["source"].startswith("odd-")

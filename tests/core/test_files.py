@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,35 @@ def test_a_path_with_a_null_character_is_wrong_input():
     for read in (read_file, check_is_file):
         with pytest.raises(InputError, match="null character"):
             read(Path("a\0b"))
+
+
+def test_a_named_pipe_is_written_into_and_stays_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    with whole_file(pipe) as file:
+        file.write(b"passed on")
+    reader.join(timeout=10)
+    assert got == [b"passed on"]
+    assert pipe.is_fifo()
+
+
+def test_a_link_is_followed_and_a_file_keeps_its_permissions(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    with whole_file(link) as file:
+        file.write(b"new")
+    assert link.is_symlink()
+    assert (real.read_bytes(), real.stat().st_mode & 0o777) == (b"new", 0o600)
+
+
+def test_a_link_to_itself_becomes_the_file(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with whole_file(loop) as file:
+        file.write(b"whole")
+    assert loop.read_bytes() == b"whole"

@@ -8,8 +8,12 @@ Each command is a module with ``NAME``, ``HELP``, ``add_arguments(parser)`` and 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -24,6 +28,7 @@ COMMANDS: tuple[ModuleType, ...] = (compare, estimate, decide, trace, policies, 
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
+EXIT_TERMINATED = 143
 
 DESCRIPTION = (
     "Decide where LLM inference requests run over model replicas, and prove why:\n"
@@ -38,6 +43,7 @@ exit codes:
   {EXIT_INTERNAL}   a bug in pointsman
   {EXIT_INTERRUPTED}  interrupted
   {EXIT_PIPE_CLOSED}  whoever read the output stopped
+  {EXIT_TERMINATED}  told to end
 """
 
 
@@ -60,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the process's exit code."""
+    _prepare_streams()
     arguments = build_parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)
@@ -69,12 +76,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        _complain("interrupted; nothing was written")
+        _complain("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output stopped reading; Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return EXIT_PIPE_CLOSED
+    except OSError as error:
+        _discard_output()
+        _complain(f"the machine refused: {error}")
+        return 1
+    except MemoryError:
+        _complain("there is not enough memory for this")
+        return 1
     except Exception as error:
         if os.environ.get("POINTSMAN_TRACEBACK"):
             traceback.print_exc()
@@ -83,6 +97,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             " set POINTSMAN_TRACEBACK=1 to see where, and report it"
         )
         return EXIT_INTERNAL
+
+
+def _prepare_streams() -> None:
+    """Let every name be printed, work without a terminal, and clean up when told to end."""
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
+
+
+def _discard_output() -> None:
+    """Let nothing more be written, for Python would try again at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str) -> None:

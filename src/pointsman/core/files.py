@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,17 +50,26 @@ def unreadable(path: Path, error: OSError | ValueError) -> PointsmanError:
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that takes the place of ``path`` only when the block ends without error.
 
-    Raises MachineError, naming the path, when the folder is missing or cannot be written.
+    A link is followed, a file keeps its permissions; a device or a named pipe is written straight
+    into. Raises MachineError, naming the path, when the folder is missing or cannot be written.
     """
-    path = path.resolve() if path.is_symlink() else path
+    path = Path(os.path.realpath(path))
+    mode = 0o666 & ~_umask()
     try:
+        if path.exists():
+            kind = path.stat().st_mode
+            if not stat.S_ISREG(kind):
+                with path.open("wb") as file:
+                    yield file
+                return
+            mode = stat.S_IMODE(kind)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException as error:
         os.unlink(temporary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
@@ -28,8 +29,17 @@ FLEET_MODEL = "single-server, first come first served; caches unbounded, filled 
 
 
 def text_of(document: dict[str, Any]) -> str:
-    """A document as JSON text with a final newline."""
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """A document as JSON text with a final newline; null for what is no finite number."""
+    text = json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def head(schema: str) -> dict[str, Any]:

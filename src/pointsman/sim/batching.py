@@ -28,7 +28,7 @@ from pointsman.sim.batching_state import (
     idle_fleet,
 )
 from pointsman.sim.blocks import cache_chains
-from pointsman.sim.choices import bad_choice
+from pointsman.sim.choices import bad_choice, check_seed
 from pointsman.workload.workload import Floats, Ints, Workload
 
 MAX_REPLICAS = 1 << 12
@@ -143,8 +143,7 @@ def simulate_fleet(
     counts, when the trace's block size does not fit the cache's, or when the policy chooses no
     existing replica.
     """
-    if seed < 0:
-        raise wrong_value("simulation", "seed", seed, "an integer >= 0")
+    check_seed(seed)
     questions, blocks = _questions(workload, fleet.engines[0].block_size)
     capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
     state = idle_fleet(questions, blocks, _engines(fleet), capacities)

@@ -16,12 +16,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pointsman.core.errors import wrong_value
+from pointsman.core.errors import InputError, wrong_value
 from pointsman.costs.stages import StageCosts, stages_of
 from pointsman.dispatch.holders import empty_holders, words_for
 from pointsman.metrics.service import Served
 from pointsman.policies.policy import REQUEST, SESSION, SIGNALS, Policy
-from pointsman.sim.choices import bad_choice
+from pointsman.sim.choices import bad_choice, check_seed
 from pointsman.sim.fifo_loop import NONE, Outcome, Rates, Replicas, Requests, fifo_loop
 from pointsman.workload.workload import Floats, Ints, Workload
 
@@ -99,8 +99,7 @@ def simulate(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int = 0
     A function of its arguments: same in, same bytes out. ``seed`` (>= 0) feeds only the draws of
     policies that use randomness. Raises InputError when the policy chooses no existing replica.
     """
-    if seed < 0:
-        raise wrong_value("simulation", "seed", seed, "an integer >= 0")
+    check_seed(seed)
     n = len(workload)
     outcome = Outcome(
         replica=np.empty(n, dtype=np.int32),
@@ -122,6 +121,10 @@ def simulate(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int = 0
     )
     if wrong != NONE:
         raise bad_choice(workload, policy, fleet.replicas, wrong)
+    if not np.isfinite(outcome.start_ms.sum() + outcome.service_ms.sum()):
+        raise InputError(
+            "simulation: times grow beyond any number; expected smaller costs or service times"
+        )
     return Routed(workload, policy, fleet, *outcome)
 
 
