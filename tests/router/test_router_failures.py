@@ -361,6 +361,40 @@ def test_a_body_that_cannot_be_read_is_a_400_and_reaches_nobody(path, body, mess
     assert message in response.json["error"]["message"]
 
 
+DEEP = b"[" * 20_000 + b"]" * 20_000
+MESSAGE = b'{"messages":[{"role":"user","content":'
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, b'{"messages":[],"tools":%b}' % DEEP),
+        (CHAT, b'{"messages":[],"unheard_of":%b}' % DEEP),
+        (CHAT, MESSAGE + b'[{"type":"text","text":%b}]}]}' % DEEP),
+        (CHAT, MESSAGE + b"%b}]}" % DEEP),
+        (COMPLETIONS, b'{"prompt":%b}' % DEEP),
+    ],
+)
+def test_a_body_nested_without_end_is_a_400_and_troubles_nobody(path, body):
+    async def main():
+        async with bench() as at:
+            bad = await at.client.post(path, body)
+            return bad.status, (await at.client.post(CHAT, chat())).status, at.complaints
+
+    assert run(main()) == (400, 200, [])
+
+
+@pytest.mark.parametrize("target", [b"http://[::1/x", b"http://::1]/"])
+def test_a_target_that_is_no_url_is_a_400(target):
+    async def main():
+        async with bench() as at:
+            at.client.writer.write(b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)
+            response = await at.client.response()
+            return response.status, await at.client.reader.read(), at.complaints
+
+    assert run(main()) == (400, b"", [])
+
+
 @pytest.mark.parametrize("request_id", ["x" * 129, "a b", "\u00e9"])
 def test_a_request_id_that_fits_no_header_is_a_400(request_id):
     async def main():
@@ -530,6 +564,23 @@ def test_a_policy_that_is_broken_is_a_500_and_the_router_goes_on():
     assert statuses == [200, 500]
     assert left == 0
     assert "policy late_breaker chose candidate -1" in complaint
+
+
+def test_a_policy_that_raises_is_a_500_and_leaves_no_gap_in_the_log(tmp_path):
+    @policy(rule="-", source="-", reasons=("-",))
+    def raising(request, view, parameters):
+        if request.prompt_tokens > 100:
+            raise ValueError
+        return 0, 0
+
+    async def main():
+        async with bench(log=tmp_path / "log") as at:
+            object.__setattr__(at.router.dispatcher.rules, "policy", raising)
+            asked = [chat(), chat("x" * 999), chat()]
+            return [(await at.client.post(CHAT, body)).status for body in asked], in_flight(at)
+
+    assert run(main()) == ([200, 500, 200], 0)
+    assert [choice.sequence for choice in read_log(tmp_path / "log").choices] == [0, 1]
 
 
 def test_an_answer_whose_headers_cannot_be_made_gives_its_place_back():

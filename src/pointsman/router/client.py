@@ -30,6 +30,7 @@ LINGER_S = 2.0
 TOO_LARGE = refusal(413, f"the body is larger than {MAX_BODY_BYTES} bytes", "body_too_large")
 HEAD_TOO_LARGE = refusal(431, f"the head is larger than {MAX_HEAD_BYTES} bytes", "head_too_large")
 NOT_HTTP = refusal(400, "this is not an HTTP/1.1 request", "not_http")
+NO_TARGET = refusal(400, "the request's target is no URL", "invalid_target")
 NO_TUNNELS = refusal(405, "CONNECT is not offered", "method_not_allowed")
 
 _NO_UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
@@ -212,7 +213,10 @@ class ClientConnection(asyncio.Protocol):
             http_1_1=http_1_1,
         )
         self._new_message(self._parser)
-        self._queue(request)
+        if request.has_target:
+            self._queue(request)
+        else:
+            self._refuse(NO_TARGET)
 
     # Requests, one after the other.
 

@@ -39,6 +39,14 @@ class ClientRequest:
     http_1_1: bool
 
     @property
+    def has_target(self) -> bool:
+        """Whether the target is one: without that, ``path`` and ``origin_form`` raise."""
+        try:
+            return bool(self.origin_form)
+        except ValueError:
+            return False
+
+    @property
     def path(self) -> str:
         """The target without its query."""
         return self.origin_form.partition(b"?")[0].decode("latin-1")

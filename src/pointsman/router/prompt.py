@@ -142,7 +142,7 @@ def _is_read(request: ClientRequest, path: str) -> bool:
 def _decoded(body: bytes, path: str) -> _Chat | _Completion:
     try:
         return _CHAT.decode(body) if path == CHAT else _COMPLETION.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the body of {path} cannot be read: {error}") from None
 
 
@@ -180,7 +180,7 @@ def _part_bytes(part: msgspec.Raw) -> bytes:
     """A part's text; an image or a sound as it stands in the body."""
     try:
         text = _PART.decode(part).text
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise InputError(f"a part of a message cannot be read: {error}") from None
     return bytes(part) if text is None else text.encode("utf-8", "surrogatepass")
 
