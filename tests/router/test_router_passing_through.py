@@ -146,6 +146,22 @@ def test_an_answer_that_runs_to_the_end_of_the_connection_is_whole():
     assert response.headers["transfer-encoding"] == "chunked"
 
 
+def test_a_status_phrase_is_passed_on_however_it_is_cut():
+    async def script(request, wire):
+        await wire.send(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        answer = sized(b"{}", status=b"200 Fine By Me")
+        for at in range(len(answer)):
+            await wire.send(answer[at : at + 1])
+            await asyncio.sleep(0)
+
+    async def main():
+        async with bench(script) as at:
+            at.client.send("POST", CHAT, chat())
+            return await at.client.reader.readuntil(b"\r\n")
+
+    assert run(main()) == b"HTTP/1.1 200 Fine By Me\r\n"
+
+
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 def test_answers_without_a_body_end_at_their_head(status):
     async def script(request, wire):

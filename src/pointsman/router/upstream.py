@@ -198,8 +198,8 @@ class Upstream(asyncio.Protocol):
             self._reusable = False
 
     def on_status(self, phrase: bytes) -> None:
-        """Keep the phrase."""
-        self._phrase = phrase
+        """Collect the phrase."""
+        self._phrase += phrase
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; a trailer, which comes after the head, is dropped."""
