@@ -175,6 +175,22 @@ def test_answers_without_a_body_end_at_their_head(status):
     assert run(main()) == (1, [int(status[:3])] * 2)
 
 
+@pytest.mark.parametrize(("status", "length"), [(204, None), (304, "500")])
+def test_the_length_of_a_body_that_is_not_there_stays_only_where_it_may(status, length):
+    async def script(request, wire):
+        await wire.send(b"HTTP/1.1 %d Whatever\r\ncontent-length: 500\r\n\r\n" % status)
+
+    async def main():
+        async with bench(script) as at:
+            answers = [await at.client.request("GET", "/thing") for _ in range(2)]
+            return at.fake.connections, [answer.headers for answer in answers]
+
+    connections, headers = run(main())
+    assert connections == 1
+    assert [each.get("content-length") for each in headers] == [length] * 2
+    assert all("transfer-encoding" not in each for each in headers)
+
+
 def test_a_head_request_gets_headers_only():
     async def script(request, wire):
         await wire.send(b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n")

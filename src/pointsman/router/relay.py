@@ -56,8 +56,10 @@ class Relay:
         self._is_stream = kind.lower().startswith(EVENT_STREAM)
         self._tap = ResponseTap(stream=self._is_stream)
         self._http_status = head.status
-        ours = frozenset(name for name, _ in self._stamp.headers)
-        headers = forwarded(head.headers, ours) + self._stamp.headers + self._framing(head)
+        dropped = frozenset(name for name, _ in self._stamp.headers)
+        if head.status == 204:
+            dropped |= {b"content-length"}  # it may have none. Source: RFC 9110, section 8.6.
+        headers = forwarded(head.headers, dropped) + self._stamp.headers + self._framing(head)
         self._unsent_head = head_bytes(status_line(head.status, head.phrase), headers)
 
     def body(self, piece: bytes, *, is_end: bool) -> None:
