@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
 
@@ -297,6 +298,26 @@ def test_a_chunked_request_reaches_the_replica_whole():
             return status, at.fake.requests[0].body
 
     assert run(main()) == (200, body)
+
+
+def test_a_body_in_a_great_many_chunks_is_held_as_one():
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+    body = json.dumps(chat("ab" * 50_000)).encode()
+    pieces = [chunk(body[at : at + 2]) for at in range(0, len(body), 2)]
+
+    async def main():
+        async with bench() as at:
+            at.client.writer.write(head + b"".join(pieces))
+            await until(lambda: at.router._connections)
+            connection = next(iter(at.router._connections))
+            await until(lambda: len(connection._body) == len(body))
+            held = sys.getsizeof(connection._body)
+            at.client.writer.write(b"0\r\n\r\n")
+            return held, (await at.client.response()).status, at.fake.requests[0].body
+
+    held, status, received = run(main())
+    assert held < 2 * len(body)
+    assert (status, received) == (200, body)
 
 
 def test_a_client_that_waits_for_100_continue_gets_it():

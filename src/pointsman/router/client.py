@@ -57,7 +57,7 @@ class ClientConnection(asyncio.Protocol):
     """
 
     _headers: Headers
-    _body: list[bytes]
+    _body: bytearray
 
     def __init__(
         self, serve: Serve, open_connections: set[ClientConnection], complain: Complain
@@ -192,9 +192,8 @@ class ClientConnection(asyncio.Protocol):
     def on_body(self, piece: bytes) -> None:
         """Collect the body."""
         self._unfinished_bytes = 0
-        self._body.append(piece)
-        self._body_bytes += len(piece)
-        if self._body_bytes > MAX_BODY_BYTES:
+        self._body += piece
+        if len(self._body) > MAX_BODY_BYTES:
             self._refuse(TOO_LARGE)
 
     def on_message_complete(self) -> None:
@@ -208,7 +207,7 @@ class ClientConnection(asyncio.Protocol):
             method=self._parser.get_method(),
             target=self._target,
             headers=self._headers,
-            body=b"".join(self._body),
+            body=bytes(self._body),
             keep_alive=http_1_1 and self._parser.should_keep_alive(),
             http_1_1=http_1_1,
         )
@@ -280,7 +279,7 @@ class ClientConnection(asyncio.Protocol):
     def _refuse(self, answer: Answer) -> None:
         if not self._is_deaf:
             self._is_deaf = True
-            self._body = []
+            self._body = bytearray()
             self._owes_continue = False
             self._queue(answer)
 
@@ -312,7 +311,6 @@ class ClientConnection(asyncio.Protocol):
         self._parser: Any = parser or httptools.HttpRequestParser(self)
         self._target = b""
         self._headers = []
-        self._body = []
-        self._body_bytes = 0
+        self._body = bytearray()
         self._head_bytes = 0
         self._head_is_complete = False

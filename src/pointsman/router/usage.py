@@ -7,7 +7,6 @@ Both placements of ``usage`` are read: on the last chunk with choices, and on a 
 from __future__ import annotations
 
 import re
-from collections import deque
 
 import msgspec
 
@@ -52,18 +51,16 @@ class ResponseTap:
         self.saw_token = False
         self._stream = stream
         self._limit = TAIL_BYTES if stream else JSON_LIMIT_BYTES
-        self._pieces: deque[bytes] = deque()
-        self._kept_bytes = 0
+        self._kept = bytearray()
         self._is_cut = False
 
     def feed(self, piece: bytes) -> None:
         """Look at the next piece."""
         if self._stream and not self.saw_token:
             self.saw_token = _TOKEN.search(piece) is not None
-        self._pieces.append(piece)
-        self._kept_bytes += len(piece)
-        while self._kept_bytes > self._limit and len(self._pieces) > 1:
-            self._kept_bytes -= len(self._pieces.popleft())
+        self._kept += piece
+        if len(self._kept) > self._limit:
+            del self._kept[: -self._limit]
             self._is_cut = True
 
     @property
@@ -79,11 +76,11 @@ class ResponseTap:
 
     @property
     def _end(self) -> bytes:
-        return b"".join(self._pieces)[-64:]
+        return bytes(self._kept[-64:])
 
     def usage(self) -> Usage:
         """The counts, once the answer has ended; unknown where it gave none."""
-        body = b"".join(self._pieces)
+        body = bytes(self._kept)
         if not self._stream:
             return NO_USAGE if self._is_cut else _usage_of(body)
         for line in reversed(body.splitlines()):
