@@ -122,6 +122,7 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "https://a"], "expected http://HOST:PORT"),
         (["--replica", "http://user:pw@a"], "expected http://HOST:PORT"),
         (["--replica", "http://a:99999"], "expected http://HOST:PORT"),
+        (["--replica", "http://a:0"], "--replica http://a:0: is no address"),
         (["--replica", "http://a/?x"], "expected http://HOST:PORT"),
         (["--replica", "http://a", "--replica", "http://a"], "is given twice"),
         (["--replica", "http://a", "--policy", "localty_aware"], "did you mean locality_aware?"),
@@ -131,6 +132,7 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--slack-ms", "-1"], "slack_ms is -1.0"),
         (["--replica", "http://a", "--policy", "random", "--slack-ms", "1"], "--slack-ms"),
         (["--replica", "http://a", "--seed", "-1"], "--seed is -1; expected an integer >= 0"),
+        (["--replica", "http://a", "--seed", str(1 << 63)], "seed is 9223372036854775808; expected"),
     ],
 )
 def test_a_wrong_flag_is_refused(capsys, flags, message):

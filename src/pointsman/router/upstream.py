@@ -60,12 +60,12 @@ def replica_address(url: str) -> ReplicaAddress:
     wrong = InputError(f"--replica {url}: is no address; expected http://HOST:PORT")
     try:
         parts = urlsplit(url)
-        port = parts.port or 80
+        port = 80 if parts.port is None else parts.port
         base = parts.path.rstrip("/").encode("ascii")
         host = (parts.hostname or "").encode("ascii").decode("ascii")
     except ValueError:
         raise wrong from None
-    if parts.scheme != "http" or not host or parts.username or parts.query or parts.fragment:
+    if parts.scheme != "http" or not (host and port) or parts.username or parts.query or parts.fragment:
         raise wrong
     return ReplicaAddress(url.rstrip("/"), host, port, base)
 
