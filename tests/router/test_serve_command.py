@@ -132,7 +132,7 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--slack-ms", "-1"], "slack_ms is -1.0"),
         (["--replica", "http://a", "--policy", "random", "--slack-ms", "1"], "--slack-ms"),
         (["--replica", "http://a", "--seed", "-1"], "--seed is -1; expected an integer >= 0"),
-        (["--replica", "http://a", "--seed", str(1 << 63)], "seed is 9223372036854775808; expected"),
+        (["--replica", "http://a", "--seed", str(1 << 63)], "seed is 9223372036854775808"),
     ],
 )
 def test_a_wrong_flag_is_refused(capsys, flags, message):

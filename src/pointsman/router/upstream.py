@@ -65,7 +65,9 @@ def replica_address(url: str) -> ReplicaAddress:
         host = (parts.hostname or "").encode("ascii").decode("ascii")
     except ValueError:
         raise wrong from None
-    if parts.scheme != "http" or not (host and port) or parts.username or parts.query or parts.fragment:
+    if parts.scheme != "http" or not host or not port:
+        raise wrong
+    if parts.username or parts.query or parts.fragment:
         raise wrong
     return ReplicaAddress(url.rstrip("/"), host, port, base)
 
