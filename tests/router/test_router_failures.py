@@ -245,6 +245,18 @@ def test_a_client_that_leaves_takes_its_request_to_the_replica_with_it(tmp_path,
     assert read_log(tmp_path / "log").outcomes[0].status == "cancelled"
 
 
+def test_a_client_that_closes_its_sending_side_counts_as_one_that_left():
+    async def main():
+        async with bench(never_answer) as at:
+            at.client.send("POST", CHAT, chat())
+            await until(lambda: len(at.fake.requests) == 1)
+            at.client.writer.write_eof()
+            await until(lambda: in_flight(at) == 0)
+            return await at.client.reader.read()
+
+    assert run(main()) == b""
+
+
 def test_a_client_that_leaves_while_the_replica_is_being_reached_is_accounted_too():
     async def main():
         with socket.create_server(("127.0.0.1", 0), backlog=0) as full:

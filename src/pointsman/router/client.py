@@ -148,6 +148,14 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(NOT_HTTP)
         return len(data)
 
+    def eof_received(self) -> bool:
+        """The client sends no more: take it that it has left, as a request may be slow to answer.
+
+        Who has left and who only closed the sending side cannot be told apart before a write, and
+        an engine is not to go on for nobody.
+        """
+        return False  # the transport closes
+
     def connection_lost(self, error: Exception | None) -> None:
         """The client has left: so does what was done for it."""
         self._open.discard(self)
