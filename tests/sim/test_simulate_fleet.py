@@ -1,0 +1,136 @@
+"""A workload on a fleet that batches, as Python users call it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pointsman import POLICIES, InputError, workload_of_columns
+from pointsman.costs.iteration import IterationCosts
+from pointsman.sim.batching import BatchingFleet, Engine, simulate_fleet
+
+COSTS = IterationCosts(
+    per_iteration_ms=8.0, per_prefill_token_ms=0.5, per_decode_ms=1.0, per_kv_token_ms=0.0
+)
+ENGINE = Engine(COSTS, kv_blocks=100, block_size=16, max_num_batched_tokens=64)
+
+
+def two_equal_prompts(second_ms: float):
+    return workload_of_columns(
+        [0.0, second_ms],
+        prompt_tokens=[48, 48],
+        output_tokens=[1, 1],
+        chain_start=[0, 3, 6],
+        chain_blocks=[0, 1, 2, 0, 1, 2],
+        block_size_tokens=16,
+    )
+
+
+def test_a_prompt_is_a_hit_once_it_is_computed_and_not_when_it_is_routed():
+    """The first one is computed from 0 to 8 + 24 = 32 ms; the last token is never a hit."""
+    fleet = BatchingFleet.of(ENGINE, 1)
+    rule = POLICIES["round_robin"]
+    while_it_runs = simulate_fleet(two_equal_prompts(1.0), rule, fleet)
+    assert while_it_runs.cached_tokens.tolist() == [0, 32]
+    together = simulate_fleet(two_equal_prompts(0.0), rule, fleet)
+    assert together.cached_tokens.tolist() == [0, 32]
+    assert together.queue_wait_ms.tolist() == [0.0, 32.0]
+
+
+def test_replicas_of_different_kinds_stand_side_by_side():
+    fast = Engine(IterationCosts(1.0, 0.1, 0.1, 0.0), kv_blocks=50)
+    workload = workload_of_columns([0.0, 0.0], prompt_tokens=[10, 10], output_tokens=[3, 3])
+    fleet = BatchingFleet((ENGINE, fast))
+    run = simulate_fleet(workload, POLICIES["round_robin"], fleet)
+    assert run.replica.tolist() == [0, 1]
+    # 8 + 5 and twice 9; 1 + 1 and twice 1.1
+    assert run.finish_ms.tolist() == pytest.approx([31.0, 4.2])
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    rng = np.random.default_rng(2)
+    workload = workload_of_columns(
+        np.cumsum(rng.exponential(30.0, 300)),
+        prompt_tokens=rng.integers(1, 400, 300),
+        output_tokens=rng.integers(1, 60, 300),
+    )
+    fleet = BatchingFleet.of(ENGINE, 3)
+    for rule in POLICIES.values():
+        first, second = (simulate_fleet(workload, rule, fleet, seed=4) for _ in range(2))
+        assert first.progress.tobytes() == second.progress.tobytes()
+        assert first.finished.all()
+
+
+def test_what_can_never_fit_is_rejected_and_the_rest_is_served():
+    workload = workload_of_columns([0.0, 0.0], prompt_tokens=[1600, 20], output_tokens=[2, 2])
+    run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet.of(ENGINE, 1))
+    assert run.finished.tolist() == [False, True]
+    assert np.isnan(run.first_token_ms[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kv_blocks": 0}, "kv_blocks is 0"),
+        ({"block_size": -16}, "block_size is -16"),
+        ({"max_num_seqs": 2.5}, "max_num_seqs is 2.5"),
+        ({"costs": IterationCosts(0.0, 1.0, 1.0, 0.0)}, "per_iteration_ms is 0.0"),
+        ({"costs": IterationCosts(1.0, -1.0, 1.0, 0.0)}, "per_prefill_token_ms is -1.0"),
+        ({"costs": IterationCosts(1.0, float("nan"), 1.0, 0.0)}, "per_prefill_token_ms is nan"),
+    ],
+)
+def test_an_impossible_engine_is_refused(changes, message):
+    given = {"costs": COSTS, "kv_blocks": 10, **changes}
+    with pytest.raises(InputError, match=message):
+        Engine(**given)
+
+
+def test_fleets_and_rows_that_cannot_be_simulated_are_refused():
+    other = Engine(COSTS, kv_blocks=10, block_size=32)
+    with pytest.raises(InputError, match=r"block_size is \[16, 32\]"):
+        BatchingFleet((ENGINE, other))
+    with pytest.raises(InputError, match="replicas is 0"):
+        BatchingFleet(())
+    timed = workload_of_columns([0.0], service_ms=[5.0])
+    with pytest.raises(InputError, match="workload row 0: prompt_tokens is -1"):
+        simulate_fleet(timed, POLICIES["random"], BatchingFleet.of(ENGINE, 1))
+
+
+@pytest.mark.parametrize("budget", [7, 16, 100, 1 << 20])
+def test_what_is_reused_of_a_long_prompt_does_not_depend_on_the_chunk(budget):
+    """1,000 tokens fill 62 blocks; all of them are reused, whatever an iteration computes."""
+    workload = workload_of_columns(
+        [0.0, 1e9],
+        prompt_tokens=[1000, 1000],
+        output_tokens=[1, 1],
+        chain_start=[0, 62, 124],
+        chain_blocks=[*range(62), *range(62)],
+        block_size_tokens=16,
+    )
+    engine = Engine(COSTS, kv_blocks=100, max_num_batched_tokens=budget)
+    run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet.of(engine, 1))
+    assert run.cached_tokens.tolist() == [0, 992]
+
+
+def test_a_cache_for_one_of_two_growing_requests_ends_and_bounds_preemptions():
+    """Each needs 25 of 26 blocks in the end: one is preempted, and both are finished."""
+    workload = workload_of_columns([0.0, 0.0], prompt_tokens=[100, 100], output_tokens=[300, 300])
+    engine = Engine(COSTS, kv_blocks=26, max_num_batched_tokens=1000)
+    run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet.of(engine, 1))
+    assert run.finished.all()
+    assert run.preemptions.tolist()[0] == 0
+    assert 1 <= run.preemptions.tolist()[1] <= 300
+
+
+@pytest.mark.parametrize("load", [0.5, 2.0])
+def test_overload_costs_no_more_events_a_request_than_it_has_tokens(load):
+    rng = np.random.default_rng(8)
+    n = 2000
+    workload = workload_of_columns(
+        np.cumsum(rng.exponential(40.0 / load, n)),
+        prompt_tokens=np.full(n, 64),
+        output_tokens=np.full(n, 20),
+    )
+    run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet.of(ENGINE, 1))
+    assert run.finished.all()
+    assert int(run.replicas["events"].sum()) < 22 * n
