@@ -70,12 +70,8 @@ def covered_tokens(held: int, chain_length: int, coverage: tuple[int, int]) -> i
 
 @inlined
 def _set_where(row: Any, first: int, bits: Any, value: float) -> None:
-    """row[first + k] = value for every set bit k that is a replica."""
-    count = min(REPLICAS_A_WORD, row.shape[0] - first)
-    if bits == _ALL and count == REPLICAS_A_WORD:
-        row[first : first + REPLICAS_A_WORD] = value
-        return
-    for k in range(count):
+    """row[first + k] = value for every set bit k."""
+    for k in range(min(REPLICAS_A_WORD, row.shape[0] - first)):
         if (bits >> np.uint64(k)) & _ONE:
             row[first + k] = value
 
@@ -88,26 +84,35 @@ def fill_cached_tokens(  # noqa: PLR0913
 
     ``coverage``: tokens a block, and tokens of the whole chain. A replica is written where it
     drops out of the walk, and all that remain in one go at its end: a prefix that every replica
-    holds costs no visit to each of them.
+    of a word holds is written as one slice, without a look at each of them.
     """
     block_tokens, chain_tokens = coverage
-    row[:] = 0.0
+    replicas = row.shape[0]
     longest = 0.0
-    if start == stop:
-        return longest
     for word in range(holders.shape[1]):
         first = word * REPLICAS_A_WORD
-        alive = _ALL
+        last = min(first + REPLICAS_A_WORD, replicas)
+        alive = _ALL >> np.uint64(REPLICAS_A_WORD - (last - first))
+        all_so_far = start < stop
+        if not all_so_far:
+            row[first:last] = 0.0
         for place in range(start, stop):
             still = alive & holders[blocks[place], word]
-            if place > start and still != alive:
-                held_tokens = float((place - start) * block_tokens)
-                _set_where(row, first, alive ^ still, held_tokens)
-                longest = max(longest, held_tokens)
-            alive = still
-            if alive == _NONE:
-                break
-        if alive != _NONE:
+            if still != alive:
+                if all_so_far:
+                    row[first:last] = 0.0
+                    all_so_far = False
+                if place > start:
+                    held_tokens = float((place - start) * block_tokens)
+                    _set_where(row, first, alive ^ still, held_tokens)
+                    longest = max(longest, held_tokens)
+                alive = still
+                if alive == _NONE:
+                    break
+        if all_so_far:
+            row[first:last] = float(chain_tokens)
+            longest = float(chain_tokens)
+        elif start < stop and alive != _NONE:
             _set_where(row, first, alive, float(chain_tokens))
             longest = float(chain_tokens)
     return longest

@@ -108,20 +108,21 @@ def simulate(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int = 0
         service_ms=np.empty(n, dtype=np.float64),
         cached_tokens=np.empty(n, dtype=np.int32),
     )
+    replicas = _idle_replicas(workload, policy, fleet.replicas)
     loop = fifo_loop(policy.reads, words_for(fleet.replicas) == 1)
     wrong = loop(
         policy.choose,
         policy.parameter_values,
         _requests_of(workload, fleet.costs),
         _rates_of(workload, fleet, seed),
-        _idle_replicas(workload, policy, fleet.replicas),
+        replicas,
         outcome,
         np.zeros(1, dtype=REQUEST),
         len(policy.reasons),
     )
     if wrong != NONE:
         raise bad_choice(workload, policy, fleet.replicas, wrong)
-    if not np.isfinite(outcome.start_ms.sum() + outcome.service_ms.sum()):
+    if not np.isfinite(replicas.free_at_ms).all():
         raise InputError(
             "simulation: times grow beyond any number; expected smaller costs or service times"
         )
