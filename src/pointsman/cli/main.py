@@ -19,11 +19,20 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from types import ModuleType
 
-from pointsman.cli import compare, decide, estimate, policies, replay, serve, trace
+from pointsman.cli import calibrate, compare, decide, estimate, policies, replay, serve, trace
 from pointsman.cli.parser import Parser
 from pointsman.core.errors import PointsmanError
 
-COMMANDS: tuple[ModuleType, ...] = (compare, estimate, decide, trace, policies, serve, replay)
+COMMANDS: tuple[ModuleType, ...] = (
+    compare,
+    estimate,
+    decide,
+    trace,
+    policies,
+    calibrate,
+    serve,
+    replay,
+)
 
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130

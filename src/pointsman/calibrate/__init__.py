@@ -1,0 +1,1 @@
+"""Iteration costs from a recorded run of a real engine."""

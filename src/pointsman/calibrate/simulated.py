@@ -1,0 +1,82 @@
+"""A recorded run as the simulator runs it: the same requests, with given costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pointsman.calibrate.recording import Recording, Times
+from pointsman.costs.iteration import IterationCosts
+from pointsman.policies.catalogue import POLICIES
+from pointsman.sim.batching import BatchingFleet, Engine, simulate_fleet
+from pointsman.workload.workload import Workload, workload_of_columns
+
+FRONT = "least_requests"
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """The requests of a recording and the engine that they are replayed on, all but its costs.
+
+    Several engine cores stand behind the front ``least_requests``, which is near to vLLM's own:
+    the core with the fewest requests that wait or run (``vllm/v1/engine/core_client.py``).
+    """
+
+    recording: Recording
+    workload: Workload
+    async_scheduling: bool
+
+    def run(self, costs: IterationCosts) -> Times:
+        """What would have happened with these costs."""
+        setup, workload = self.recording.setup, self.workload
+        engine = Engine(
+            costs=costs,
+            kv_blocks=setup.kv_blocks or _blocks_of_all(self.recording),
+            block_size=setup.block_size,
+            max_num_seqs=min(setup.max_num_seqs, len(workload)),
+            max_num_batched_tokens=setup.max_num_batched_tokens,
+            reserve_full=setup.reserve_full,
+            async_scheduling=self.async_scheduling,
+        )
+        fleet = BatchingFleet.of(engine, setup.engine_cores)
+        run = simulate_fleet(workload, POLICIES[FRONT], fleet)
+        return Times(
+            workload.arrival_ms,
+            np.asarray(run.progress["scheduled_ms"]),
+            run.first_token_ms,
+            run.finish_ms,
+            workload.output_tokens,
+        )
+
+
+def twin_of(recording: Recording, shared_blocks: float, async_scheduling: bool) -> Twin:
+    """The recording to be replayed, so many leading blocks of its prompts being shared."""
+    return Twin(recording, _workload(recording, shared_blocks), async_scheduling)
+
+
+def _workload(recording: Recording, shared_blocks: float) -> Workload:
+    """The requests, each with its share of one leading chain.
+
+    Of a fraction, that part of the requests has one block more than the others, evenly spread:
+    with 0.5 every second one.
+    """
+    prompt = recording.prompt_tokens
+    size = recording.setup.block_size
+    shares = np.floor(np.arange(len(recording) + 1) * shared_blocks + 1e-9)
+    lengths = np.minimum(np.diff(shares).astype(np.int64), prompt // size)
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    return workload_of_columns(
+        recording.times.arrival_ms,
+        prompt_tokens=prompt,
+        output_tokens=recording.output_tokens,
+        chain_start=starts,
+        chain_blocks=np.arange(starts[-1]) - np.repeat(starts[:-1], lengths),
+        block_size_tokens=size,
+    )
+
+
+def _blocks_of_all(recording: Recording) -> int:
+    """So many that the cache is never full, not even with all requests at once."""
+    tokens = recording.prompt_tokens.astype(np.int64) + recording.output_tokens
+    return int(np.sum(tokens // recording.setup.block_size + 1))
