@@ -1,10 +1,20 @@
-"""Where the material beside the checkout lies, when it does."""
+"""Where the material beside the checkout lies, when it does; how hypothesis runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A timing never fails a test; what the generator finds slow is a busy machine.
+hypothesis.settings.register_profile(
+    "pointsman",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    print_blob=True,
+)
+hypothesis.settings.load_profile("pointsman")
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
