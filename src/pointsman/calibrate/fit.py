@@ -20,10 +20,10 @@ _TTFT_FLOOR_MS = 200.0  # a TTFT counts relative to itself plus this, for short 
 _WAIT_FLOOR_MS = 1000.0  # a wait in the queue likewise
 _LEAST_TPOT_MS = 0.1
 
+# One after the other, each from where the last one ended: wide ones step over the many small
+# valleys that other admissions make, narrow ones find the bottom. In logarithms of the costs.
+_SIMPLEX_SIZES = (1.0, 0.5, 0.2, 0.08)
 _STEPS = 400
-_MOST_RESTARTS = 4
-_WORTH_A_RESTART = 0.01  # of the loss
-_FIRST_STEP, _SECOND_STEP = 0.15, 0.08  # of the logarithms
 _LOG_RANGE = (-60.0, 20.0)
 
 
@@ -55,12 +55,9 @@ def _fit(twin: Twin, recorded: Times, start: Floats) -> Fit:
     def loss(point: Floats) -> float:
         return robust_loss(residuals(recorded, twin.run(_costs(point)).rows(chosen)))
 
-    found: Minimum = minimise(loss, start, _FIRST_STEP, _STEPS)
-    for _ in range(_MOST_RESTARTS):  # a simplex that has become flat may stand on a slope
-        before = found.loss
-        found = minimise(loss, found.point, _SECOND_STEP, _STEPS)
-        if found.loss > (1.0 - _WORTH_A_RESTART) * before:
-            break
+    found = Minimum(start, loss(start))
+    for step in _SIMPLEX_SIZES:
+        found = minimise(loss, found.point, step, _STEPS)
     return Fit(twin, _costs(found.point), found.loss)
 
 

@@ -20,6 +20,8 @@ from pointsman.workload.workload import Floats, Longs
 MOST_SHARED_BLOCKS = 8.0
 
 _LEAST_SAMPLES = 5
+_MOST_UNCOUNTED = 0.02  # of all tokens: beyond it the gauges' throughput is no count
+_MOST_APART = (1.0, 0.02)  # requests in the engine, and a part of them, by the gauges and by us
 _MOST_OFFSET_MS, _OFFSET_STEP_MS = 3000.0, 10.0
 
 
@@ -55,6 +57,8 @@ def estimate_sharing(recording: Recording, fit_first: int) -> Sharing | None:
         return Sharing(0.0, 0)
     times = recording.times.rows(slice(fit_first))
     offset_ms = _clock_offset_ms(recording, times, gauges)
+    if offset_ms is None or not _counts_all_tokens(recording, gauges):
+        return None
     samples = list(_samples(times, gauges, offset_ms, setup.kv_blocks))
     if len(samples) < _LEAST_SAMPLES:
         return None
@@ -70,9 +74,17 @@ def _needed_blocks(recording: Recording, sample: _Sample, size: int) -> float:
     return float(np.sum(tokens) / size + sample.running.size * (size - 1) / (2 * size))
 
 
-def _clock_offset_ms(recording: Recording, times: Times, gauges: Gauges) -> float:
-    """What to add to the gauges' clock: the middle of the offsets with which the requests in the
-    engine agree best with those that run or wait by the gauges."""
+def _counts_all_tokens(recording: Recording, gauges: Gauges) -> bool:
+    """Whether the throughput adds up to what the requests generated."""
+    tokens = float(np.sum(recording.output_tokens, dtype=np.float64))
+    counted = float(np.max(gauges.generated_tokens, initial=0.0))
+    return abs(counted - tokens) <= _MOST_UNCOUNTED * tokens
+
+
+def _clock_offset_ms(recording: Recording, times: Times, gauges: Gauges) -> float | None:
+    """What to add to the gauges' clock: the middle of the offsets, up to 3 s, with which the
+    requests in the engine agree best with those that run or wait by the gauges; None where even
+    the best one does not agree."""
     end_ms = times.scheduled_ms.max()
     offsets = np.arange(-_MOST_OFFSET_MS, _MOST_OFFSET_MS + 1.0, _OFFSET_STEP_MS)
     finishes = np.sort(times.finish_ms)
@@ -85,6 +97,9 @@ def _clock_offset_ms(recording: Recording, times: Times, gauges: Gauges) -> floa
         return float(np.mean(apart[at_ms <= end_ms])) if np.any(at_ms <= end_ms) else np.inf
 
     each = np.array([disagreement(offset) for offset in offsets])
+    least, part = _MOST_APART
+    if not each.min() <= least + part * float(np.mean(gauges.running + gauges.waiting)):
+        return None
     return float(np.mean(offsets[each == each.min()]))
 
 
