@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.core.errors import InputError
-from pointsman.workload.formats import read_workload
-from pointsman.workload.reading import ReadOptions
+from tests.workload.refusals import refusal
 
 
 def row(chat: int, parent: int, timestamp: float, prompt: int = 20, ids: str = "[1, 2]") -> str:
@@ -13,23 +11,6 @@ def row(chat: int, parent: int, timestamp: float, prompt: int = 20, ids: str = "
         f' "input_length": {prompt}, "output_length": 7, "type": "text", "turn": 1,'
         f' "hash_ids": {ids}}}'
     )
-
-
-@pytest.fixture
-def read(tmp_path):
-    def read(*lines: str, **options):
-        path = tmp_path / "t"
-        path.write_text("\n".join(lines) + "\n")
-        return read_workload(path, ReadOptions(**options))
-
-    return read
-
-
-def refusal(read, *lines: str, **options) -> str:
-    """The message without the path."""
-    with pytest.raises(InputError) as caught:
-        read(*lines, **options)
-    return str(caught.value).rpartition("/t")[2].strip(" :")
 
 
 def test_timestamps_are_seconds_and_blocks_have_16_tokens(read):

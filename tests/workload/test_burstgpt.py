@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.core.errors import InputError
-from pointsman.workload.formats import read_workload
-from pointsman.workload.reading import ReadOptions
+from tests.workload.refusals import refusal
 
 HEADER = (
     "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type"
@@ -12,23 +10,6 @@ HEADER = (
 TALK = "19440110.0,a-1,43,GPT-4,906,446,1352,Conversation log"
 CALL = "19440161.5,,2,ChatGPT,36,29,65,API log"
 FAILED = "19440170.0,a-1,1,ChatGPT,36,0,36,Conversation log"
-
-
-@pytest.fixture
-def read(tmp_path):
-    def read(*lines: str, **options):
-        path = tmp_path / "t"
-        path.write_text("\n".join(lines) + "\n")
-        return read_workload(path, ReadOptions(**options))
-
-    return read
-
-
-def refusal(read, *lines: str, **options) -> str:
-    """The message without the path."""
-    with pytest.raises(InputError) as caught:
-        read(*lines, **options)
-    return str(caught.value).rpartition("/t")[2].strip(" :")
 
 
 def test_timestamps_are_seconds_and_rows_of_every_model_stay(read):

@@ -5,16 +5,7 @@ import pytest
 from pointsman.core.errors import InputError
 from pointsman.workload.formats import read_workload
 from pointsman.workload.reading import ReadOptions
-
-
-@pytest.fixture
-def read(tmp_path):
-    def read(*rows: str, **options):
-        path = tmp_path / "m.jsonl"
-        path.write_text("\n".join(rows) + "\n")
-        return read_workload(path, ReadOptions(**options))
-
-    return read
+from tests.workload.refusals import refusal
 
 
 def row(timestamp: float, prompt: int, ids: list[int]) -> str:
@@ -79,9 +70,7 @@ def test_other_names_of_the_keys_are_taken(read):
     ],
 )
 def test_a_bad_line_says_where_what_and_what_was_wanted(read, text, message):
-    with pytest.raises(InputError) as caught:
-        read(row(0, 10, [1]), text)
-    assert f"m.jsonl line 2: {message}" in str(caught.value)
+    assert refusal(read, row(0, 10, [1]), text).startswith(f"line 2: {message}")
 
 
 def test_milliseconds_read_as_seconds_are_refused_naming_the_span(read):

@@ -2,28 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.core.errors import InputError
-from pointsman.workload.formats import read_workload
-from pointsman.workload.reading import ReadOptions
+from tests.workload.refusals import refusal
 
 HEADER = "arrived_at,num_prefill_tokens,num_decode_tokens"
-
-
-@pytest.fixture
-def read(tmp_path):
-    def read(*lines: str, **options):
-        path = tmp_path / "t"
-        path.write_text("\n".join(lines) + "\n")
-        return read_workload(path, ReadOptions(**options))
-
-    return read
-
-
-def refusal(read, *lines: str, **options) -> str:
-    """The message without the path."""
-    with pytest.raises(InputError) as caught:
-        read(*lines, **options)
-    return str(caught.value).rpartition("/t")[2].strip(" :")
 
 
 def test_arrivals_are_seconds(read):
