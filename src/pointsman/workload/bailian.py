@@ -15,19 +15,15 @@ import msgspec
 
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.workload.builder import Row, WorkloadBuilder
+from pointsman.workload.hash_ids import HASH_IDS_WANTED, HashedLines
 from pointsman.workload.reading import (
-    BLOCK_ID_WANTED,
     TOKENS_WANTED,
     BlockId,
-    JsonLine,
     NumberedLines,
     Reading,
     TimeMs,
     Tokens,
-    listed_blocks,
-    time_ms,
 )
-from pointsman.workload.units import check_span, ms_per_unit
 
 BLOCK_SIZE_TOKENS = 16
 UNIT = "s"
@@ -42,8 +38,7 @@ _WANTED = {
     "output_length": TOKENS_WANTED,
     "type": "a string",
     "turn": "an integer",
-    "hash_ids": "a list of integers >= 0",
-    "hash_ids[]": BLOCK_ID_WANTED,
+    **HASH_IDS_WANTED,
 }
 
 
@@ -60,35 +55,27 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 def read(lines: NumberedLines, reading: Reading) -> WorkloadBuilder:
     """The rows of a Bailian trace; request ids are chat ids, and sessions those of their roots."""
-    options = reading.options
-    block_size = options.block_size_tokens or BLOCK_SIZE_TOKENS
-    parser = _Parser(block_size, ms_per_unit(options, UNIT))
+    hashed = HashedLines((_Line, _WANTED), reading.options, UNIT, BLOCK_SIZE_TOKENS)
+    parser = _Parser(hashed)
     turns: list[tuple[int, Row]] = []
     reading.collect(lines, parser.parse, lambda turn, _: turns.append(turn))
     roots = _roots(parser.parents, reading.name)
-    builder = WorkloadBuilder(block_size)
+    builder = WorkloadBuilder(hashed.block_size_tokens)
     for chat, row in turns:
         builder.add(msgspec.structs.replace(row, session=str(roots[chat])), reading.name)
-    check_span(builder, reading, "timestamp", UNIT)
+    hashed.check_span(builder, reading)
     return builder
 
 
 class _Parser:
-    def __init__(self, block_size_tokens: int, ms_per_unit: float) -> None:
-        self._block_size = block_size_tokens
-        self._ms_per_unit = ms_per_unit
-        self._line = JsonLine(_Line, _WANTED)
+    def __init__(self, hashed: HashedLines) -> None:
+        self._hashed = hashed
         self.parents: dict[int, int] = {}
 
     def parse(self, text: bytes, where: str) -> tuple[int, Row]:
-        line = self._line.decode(text, where)
-        row = Row(
-            time_ms(line.timestamp, self._ms_per_unit, "timestamp", where),
-            str(line.chat_id),
-            prompt_tokens=line.input_length,
-            output_tokens=line.output_length,
-            chain=listed_blocks(line.hash_ids or (), line.input_length, self._block_size, where),
-        )
+        line = self._hashed.decode(text, where)
+        lengths = line.input_length, line.output_length
+        row = self._hashed.row(line, lengths, where, request_id=str(line.chat_id))
         if line.chat_id in self.parents or line.chat_id == ROOT:
             raise wrong_value(
                 where, "chat_id", line.chat_id, "an id not used before, other than -1"

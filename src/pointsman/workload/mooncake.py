@@ -14,21 +14,17 @@ import msgspec
 
 from pointsman.core.errors import missing_field, wrong_value
 from pointsman.workload.builder import Row, WorkloadBuilder
+from pointsman.workload.hash_ids import HASH_IDS_WANTED, HashedLines
 from pointsman.workload.reading import (
-    BLOCK_ID_WANTED,
     ID_WANTED,
     TIME_WANTED,
     TOKENS_WANTED,
     BlockId,
-    JsonLine,
     NumberedLines,
     Reading,
     TimeMs,
     Tokens,
-    listed_blocks,
-    time_ms,
 )
-from pointsman.workload.units import check_span, ms_per_unit
 
 BLOCK_SIZE_TOKENS = 512
 UNIT = "ms"
@@ -39,8 +35,7 @@ _WANTED = {
     "input_tokens": TOKENS_WANTED,
     "output_length": TOKENS_WANTED,
     "output_tokens": TOKENS_WANTED,
-    "hash_ids": "a list of integers >= 0",
-    "hash_ids[]": BLOCK_ID_WANTED,
+    **HASH_IDS_WANTED,
     "session_id": ID_WANTED,
 }
 # What tells this layout from ours, in which none of these is a key.
@@ -63,33 +58,18 @@ def read(lines: NumberedLines, reading: Reading) -> WorkloadBuilder:
     ``time_unit`` s reads the timestamps as seconds. A span that is implausible in a unit which
     the file does not state is refused, naming it.
     """
-    options = reading.options
-    builder = WorkloadBuilder(options.block_size_tokens or BLOCK_SIZE_TOKENS)
-    parser = _Parser(builder.block_size_tokens, ms_per_unit(options, UNIT))
-    reading.collect(lines, parser.parse, builder.add)
-    check_span(builder, reading, "timestamp", UNIT)
-    return builder
+    hashed = HashedLines((_Line, _WANTED), reading.options, UNIT, BLOCK_SIZE_TOKENS)
 
-
-class _Parser:
-    def __init__(self, block_size_tokens: int, ms_per_unit: float) -> None:
-        self._block_size = block_size_tokens
-        self._ms_per_unit = ms_per_unit
-        self._line = JsonLine(_Line, _WANTED)
-
-    def parse(self, text: bytes, where: str) -> Row:
-        line = self._line.decode(text, where)
-        prompt_tokens = _either(line, ("input_length", "input_tokens"), where)
-        return Row(
-            time_ms(line.timestamp, self._ms_per_unit, "timestamp", where),
-            None,
-            None,
-            prompt_tokens,
+    def parse(text: bytes, where: str) -> Row:
+        line = hashed.decode(text, where)
+        lengths = (
+            _either(line, ("input_length", "input_tokens"), where),
             _either(line, ("output_length", "output_tokens"), where),
-            None if line.session_id is None else str(line.session_id),
-            None,
-            listed_blocks(line.hash_ids or (), prompt_tokens, self._block_size, where),
         )
+        session = None if line.session_id is None else str(line.session_id)
+        return hashed.row(line, lengths, where, session=session)
+
+    return hashed.read(lines, reading, parse)
 
 
 def _either(line: _Line, names: tuple[str, str], where: str) -> int:

@@ -186,21 +186,3 @@ def whole_blocks(
     if prompt_tokens is None:
         return ids
     return ids[: prompt_tokens // block_size_tokens]
-
-
-def listed_blocks(
-    ids: Sequence[int], prompt_tokens: int, block_size_tokens: int, where: str
-) -> Sequence[int]:
-    """The whole blocks of a list with an id for each block of the prompt; () says nothing.
-
-    Raises InputError for a list of another length than the prompt's, with or without its last,
-    partial block.
-    """
-    full, rest = divmod(prompt_tokens, block_size_tokens)
-    if ids and not full <= len(ids) <= full + (rest > 0):
-        raise InputError(
-            f"{where}: hash_ids has {len(ids)} ids; expected {full + (rest > 0)},"
-            f" one for each {block_size_tokens} of {prompt_tokens} tokens"
-            " (--block-size says how many tokens a block has)"
-        )
-    return whole_blocks(ids, prompt_tokens, block_size_tokens)

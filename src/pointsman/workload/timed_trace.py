@@ -14,19 +14,15 @@ from __future__ import annotations
 import msgspec
 
 from pointsman.workload.builder import Row, WorkloadBuilder
+from pointsman.workload.hash_ids import HASH_IDS_WANTED, HashedLines
 from pointsman.workload.reading import (
-    BLOCK_ID_WANTED,
     TOKENS_WANTED,
     BlockId,
-    JsonLine,
     NumberedLines,
     Reading,
     TimeMs,
     Tokens,
-    listed_blocks,
-    time_ms,
 )
-from pointsman.workload.units import check_span, ms_per_unit
 
 BLOCK_SIZE_TOKENS = 16
 UNIT = "s"
@@ -35,8 +31,7 @@ _WANTED = {
     "timestamp": "a time in s >= 0",
     "input_length": TOKENS_WANTED,
     "output_length": TOKENS_WANTED,
-    "hash_ids": "a list of integers >= 0",
-    "hash_ids[]": BLOCK_ID_WANTED,
+    **HASH_IDS_WANTED,
 }
 
 
@@ -53,25 +48,10 @@ def read(lines: NumberedLines, reading: Reading) -> WorkloadBuilder:
     A prompt is as long as its ``input_length``, whatever its ids. A span that is implausible in a
     unit which nobody confirmed is refused, naming it.
     """
-    options = reading.options
-    builder = WorkloadBuilder(options.block_size_tokens or BLOCK_SIZE_TOKENS)
-    parser = _Parser(builder.block_size_tokens, ms_per_unit(options, UNIT))
-    reading.collect(lines, parser.parse, builder.add)
-    check_span(builder, reading, "timestamp", UNIT)
-    return builder
+    hashed = HashedLines((_Line, _WANTED), reading.options, UNIT, BLOCK_SIZE_TOKENS)
 
+    def parse(text: bytes, where: str) -> Row:
+        line = hashed.decode(text, where)
+        return hashed.row(line, (line.input_length, line.output_length), where)
 
-class _Parser:
-    def __init__(self, block_size_tokens: int, ms_per_unit: float) -> None:
-        self._block_size = block_size_tokens
-        self._ms_per_unit = ms_per_unit
-        self._line = JsonLine(_Line, _WANTED)
-
-    def parse(self, text: bytes, where: str) -> Row:
-        line = self._line.decode(text, where)
-        return Row(
-            time_ms(line.timestamp, self._ms_per_unit, "timestamp", where),
-            prompt_tokens=line.input_length,
-            output_tokens=line.output_length,
-            chain=listed_blocks(line.hash_ids or (), line.input_length, self._block_size, where),
-        )
+    return hashed.read(lines, reading, parse)
