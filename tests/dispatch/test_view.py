@@ -4,7 +4,7 @@ import pytest
 from pointsman.core.errors import InputError
 from pointsman.dispatch.ledger import NOWHERE, Ledger
 from pointsman.dispatch.view import Situation, decide, view_of, wait_ms
-from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, REQUESTS, Policy, policy
+from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, REQUESTS, ROWS, Policy, policy
 
 
 def situation(**changes) -> Situation:
@@ -15,7 +15,9 @@ def situation(**changes) -> Situation:
         "home": NOWHERE,
         "random": 0.5,
         "candidates": [1, 3],
-        "view": np.array([[100.0, 104.0], [0.0, 2.0], [0.0, 64.0]]),
+        "view": np.vstack(
+            ([[100.0, 104.0], [0.0, 2.0], [0.0, 64.0]], np.full((ROWS - 3, 2), np.nan))
+        ),
     }
     return Situation(**{**fields, **changes})
 
