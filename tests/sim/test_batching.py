@@ -170,8 +170,8 @@ def test_every_request_ends_and_nothing_is_left_behind(engine, arrivals, name, r
     check_invariants(fleet)
     assert (fleet.replicas["free"] == fleet.replicas["capacity"]).all()
     assert (fleet.replicas["running"] == 0).all()
-    for name in ("requests", "pending_ms", "pending_tokens", "context_tokens", "decoding"):
-        assert (fleet.in_flight.accounts[name] == 0).all()
+    for account in ("requests", "pending_ms", "pending_tokens", "context_tokens", "decoding"):
+        assert (fleet.in_flight.accounts[account] == 0).all()
     assert (fleet.knowledge.expected == 0).all()
 
 

@@ -325,17 +325,14 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
             # What happens with it.
             k = int(listed[c, 0])
             if rules.holds == 1:
-                if wait_ms(fleet, k, now_ms) > rules.hold_ms:
-                    if is_held or rules.held < rules.most_held:
-                        hold(traffic, i, k, work_ms(fleet, k, i, traffic.cached[k]), now_ms)
-                        continue
-                elif not is_held and rules.held > 0 and is_awaited(traffic, k):
-                    # It goes behind those that are before it in the order.
-                    if rules.held < rules.most_held:
-                        rules.look += 1
-                        hold(traffic, i, k, work_ms(fleet, k, i, traffic.cached[k]), now_ms)
+                too_long = wait_ms(fleet, k, now_ms) > rules.hold_ms
+                has_room = is_held or rules.held < rules.most_held
+                overtakes = not is_held and rules.held > 0 and is_awaited(traffic, k)
+                if has_room and (too_long or overtakes):
+                    hold(traffic, i, k, work_ms(fleet, k, i, traffic.cached[k]), now_ms)
+                    if not too_long:  # it goes behind those before it in the order
                         look_at(traffic, k)
-                        continue
+                    continue
                 if is_held:
                     let_go(traffic, i)
             if session >= 0:

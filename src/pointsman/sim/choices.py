@@ -27,5 +27,5 @@ def refuse_batching_signals(policy: Policy) -> None:
     if policy.needs_batching:
         raise InputError(
             f"policy {policy.name} reads {', '.join(policy.needs_batching)}, which replicas that"
-            " serve one request at a time do not have; expected a fleet that batches (compare --fleet)"
+            " serve a request at a time do not have; expected a fleet that batches, compare --fleet"
         )
