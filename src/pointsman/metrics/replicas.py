@@ -97,7 +97,7 @@ def skews(figures: tuple[ReplicaFigures, ...]) -> Skews:
 
 def tells_cached(answers: Answers) -> NDArray[np.bool_]:
     """Which requests count for the cached fraction: finished, and the engine says what it hit."""
-    return answers.finished & (answers.cached_tokens != UNKNOWN_TOKENS)
+    return np.asarray(answers.finished & (answers.cached_tokens != UNKNOWN_TOKENS))
 
 
 def _check_replicas(replica: NDArray[Any], count: int) -> None:
