@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.core.percentiles import nearest_rank
+from pointsman.verdict.block_length import block_requests
+from pointsman.verdict.student import central_t
 from pointsman.verdict.uncertainty import Interval, check_level
 from pointsman.workload.streams import stream
 from pointsman.workload.workload import Floats
@@ -72,8 +75,8 @@ def block_bootstrap(
     The values are a request each, in order of arrival, the same requests for A and B; NaN is
     absent. A figure of several columns gets them stacked, requests on the last axis. Overlapping
     blocks are drawn with replacement, the same ones for A and B, and cut to the trace's length.
-    A function of its arguments. Raises InputError where shapes differ or are empty, and where the
-    figure is absent in a resample.
+    A function of its arguments. Raises InputError where shapes differ or have fewer than two
+    requests, and where the figure is absent in a resample.
     Sources: moving blocks, Kuensch (1989), Annals of Statistics 17(3); percentile interval, Efron
     (1979), Annals of Statistics 7(1).
     """
@@ -92,67 +95,16 @@ def block_bootstrap(
             " expected more of them"
         )
     differences.sort()
+    low = nearest_rank(differences, (1.0 - how.level) / 2.0)
+    high = nearest_rank(differences, (1.0 + how.level) / 2.0)
+    n = a.shape[-1]
     return Interval(
-        estimate=of_a - of_b,
-        low=nearest_rank(differences, (1.0 - how.level) / 2.0),
-        high=nearest_rank(differences, (1.0 + how.level) / 2.0),
+        of_a - of_b,
+        *_expanded(low, high, how.level, n / length),
         level=how.level,
-        n=a.shape[-1],
+        n=n,
         magnitude=abs(of_a) + abs(of_b),
     )
-
-
-def block_requests(values: Floats) -> int:
-    """How long blocks should be for a series, from how long its values resemble each other.
-
-    At least the cube root of n, which is the order of the best length (Hall, Horowitz & Jing 1995,
-    Biometrika 82(3)), at most 3 sqrt(n) and n / 3. NaN counts as the mean.
-    Source: Politis & White (2004), Econometric Reviews 23(1), as corrected by Patton, Politis &
-    White (2009), Econometric Reviews 28(4): the optimum for circular blocks, which moving ones
-    share.
-    """
-    n = int(values.size)
-    least = math.ceil(math.cbrt(n))
-    most = max(1, math.floor(min(3.0 * math.sqrt(n), n / 3.0)))
-    present = values[~np.isnan(values)]
-    deviations = np.nan_to_num(values - (present.mean() if present.size else 0.0))
-    covariances = _autocovariances(deviations)
-    if covariances[0] <= 0.0:
-        return min(least, most)
-    lags = np.arange(covariances.size)
-    reach = min(2 * _last_correlated_lag(covariances, n), covariances.size - 1)
-    # A flat top: 1 up to half of the reach, then down to 0.
-    weights = np.clip(2.0 * (1.0 - lags / max(1, reach)), 0.0, 1.0)
-    weighted = np.where(lags == 0, 1.0, 2.0 * weights) * covariances
-    spectrum, slope = float(weighted.sum()), float((lags * weighted).sum())
-    if spectrum <= 0.0:
-        return min(least, most)
-    optimum = math.cbrt(1.5 * n * (slope / spectrum) ** 2)
-    return int(min(max(least, math.ceil(optimum)), most))
-
-
-def _autocovariances(deviations: Floats) -> Floats:
-    """For lags from 0 to as far as the rule looks."""
-    n = deviations.size
-    furthest = min(n - 1, 2 * (math.ceil(math.sqrt(n)) + _quiet_lags(n)))
-    products = [float(deviations[: n - lag] @ deviations[lag:]) for lag in range(furthest + 1)]
-    return np.array(products) / n
-
-
-def _quiet_lags(n: int) -> int:
-    """How many lags without correlation in a row end it."""
-    return max(5, math.ceil(math.sqrt(math.log10(n))))
-
-
-def _last_correlated_lag(covariances: Floats, n: int) -> int:
-    """The last lag before a row of quiet ones; the end of the search where there is no such row."""
-    quiet = np.abs(covariances[1:] / covariances[0]) < 2.0 * math.sqrt(math.log10(n) / n)
-    needed = _quiet_lags(n)
-    furthest = math.ceil(math.sqrt(n)) + needed
-    for lag in range(min(furthest, quiet.size)):
-        if quiet[lag : lag + needed].all():
-            return max(1, lag)
-    return furthest
 
 
 def _block_requests(a: Floats, b: Floats, how: Resampling) -> int:
@@ -161,11 +113,24 @@ def _block_requests(a: Floats, b: Floats, how: Resampling) -> int:
         raise wrong_value("bootstrap", "resamples", how.resamples, "an integer >= 1")
     if how.block_requests is None:
         return max(block_requests(column) for column in (a - b).reshape(-1, n))
-    if not 1 <= how.block_requests <= n:
+    if not 1 <= how.block_requests <= n // 2:
         raise wrong_value(
-            "bootstrap", "block_requests", how.block_requests, f"1..{n}, the trace's requests"
+            "bootstrap", "block_requests", how.block_requests, f"1..{n // 2}: two blocks at least"
         )
     return how.block_requests
+
+
+def _expanded(low: float, high: float, level: float, blocks: float) -> tuple[float, float]:
+    """Widen a percentile interval by what it lacks with few blocks.
+
+    As a t interval is wider than a normal one, and for the variance over n that resampling has in
+    place of n - 1. Source: Hesterberg (2015), The American Statistician 69(4), on the narrowness
+    bias and the expanded percentile interval, with blocks in place of observations.
+    """
+    middle, half = (low + high) / 2.0, (high - low) / 2.0
+    normal = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    half *= central_t(level, int(blocks) - 1) / normal * math.sqrt(blocks / (blocks - 1.0))
+    return middle - half, middle + half
 
 
 def _drawn_blocks(
@@ -182,9 +147,9 @@ def _drawn_blocks(
 
 def _columns(values_a: ArrayLike, values_b: ArrayLike) -> tuple[Floats, Floats]:
     a, b = np.asarray(values_a, dtype=np.float64), np.asarray(values_b, dtype=np.float64)
-    if a.ndim == 0 or a.size == 0 or a.shape != b.shape:
+    if a.ndim == 0 or a.shape[-1] < 2 or a.shape != b.shape:
         raise InputError(
             f"bootstrap: A has the shape {a.shape}, B {b.shape}; expected the same requests in"
-            " both, at least one"
+            " both, at least two"
         )
     return a, b
