@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from pointsman.core.errors import InputError, unknown_name, wrong_value
+from pointsman.core.errors import InputError, shown, unknown_name, wrong_value
 from pointsman.metrics.latency import Answers
 from pointsman.metrics.rates import per_second, window_ms
 
@@ -58,7 +58,7 @@ def objectives_of(words: Sequence[str]) -> Objectives:
     limits: dict[str, float] = {}
     for word in words:
         name, colon, limit = word.partition(":")
-        where = f"goodput {word!r}"
+        where = f"goodput {shown(word)}"
         if not colon:
             raise InputError(f"{where}: expected NAME:MILLISECONDS, {_EXAMPLE}")
         if name not in names:

@@ -48,7 +48,7 @@ class ServingMetrics:
     queue_wait_ms: Spread
     ttft_ms: Spread
     tpot_ms: Spread
-    tpot_absent: int  # finished requests of one token
+    tpot_absent: int  # finished requests without one: of one token, or not streamed
     e2e_ms: Spread
     itl_ms: Spread | None  # token-weighted; None where nobody counted gaps
     handoff: Handoff | None  # None where prefill and decode are not apart
