@@ -15,7 +15,7 @@ BYTES_A_LOGIT = 4 + 4 + 8
 
 
 def weight_bytes_per_gpu(model: ModelShape, parallel: Parallel, bytes_per_weight: float) -> float:
-    """Of the stage with most layers; a stage of several has one table, the embedding or the head."""
+    """Of the largest stage; one of several has one table, the embedding or the head."""
     tables = 1 if model.tied_embeddings or parallel.pp > 1 else 2
     table_bytes = tables * model.embedding_parameters * TABLE_BYTES
     layers = parallel.stage_layers(model) * model.layer_parameters + model.hidden

@@ -80,7 +80,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
         ``experts * (1 - (1 - active / experts) ** tokens)``: the expected number of drawers that
         are not empty. Real routers are less even and touch fewer.
         """
-        missed = (1.0 - self.active_experts / self.experts) ** tokens
+        missed: float = (1.0 - self.active_experts / self.experts) ** tokens
         return self.experts * (1.0 - missed)
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2) -> float:
