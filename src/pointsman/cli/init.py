@@ -55,8 +55,8 @@ def _check_folder(folder: Path, force: bool) -> None:
     there = [name for name in FILES if (folder / name).exists() or (folder / name).is_symlink()]
     if there and not force:
         raise InputError(
-            f"{folder}: {', '.join(there)} is there already; expected none of these names;"
-            " name another folder, or write over with --force"
+            f"{folder}: already there: {', '.join(there)}; expected a folder without these names;"
+            " name another one, or write over them with --force"
         )
 
 
@@ -64,7 +64,8 @@ def _next_steps(folder: Path) -> str:
     costs, trace = (shlex.quote(str(folder / name)) for name in ("costs.toml", "trace.jsonl"))
     return (
         "Next: set your figures in costs.toml, then\n"
-        "  pointsman trace generate --requests 1000 --rate-rps 20 --prompt-tokens 400"
-        f" --output-tokens 100 --output {trace}\n"
+        "  pointsman trace generate --requests 1000 --rate-rps 60"
+        " --prompt-tokens lognormal:mean=800,sigma=1 --output-tokens exponential:mean=200"
+        f" --output {trace}\n"
         f"  pointsman compare {trace} --replicas 4 --costs {costs}"
     )
