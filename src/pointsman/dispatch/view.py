@@ -72,10 +72,12 @@ def decide(policy: Policy, situation: Situation) -> Decision:
     home = _home_column(situation) if SESSION in policy.reads else NOWHERE
     random = situation.random if RANDOM in policy.reads else 0.0
     cached = float(situation.view[CACHED_TOKENS].max()) if "prefix" in policy.reads else 0.0
-    fields = (situation.now_ms, situation.prompt_tokens, situation.sequence, home, cached, random)
-    request = np.array(fields, dtype=REQUEST)[()]  # in the order of REQUEST
+    request = np.zeros((), dtype=REQUEST)
+    request["now_ms"], request["prompt_tokens"] = situation.now_ms, situation.prompt_tokens
+    request["sequence"], request["home"] = situation.sequence, home
+    request["longest_hit_tokens"], request["random"] = cached, random
     candidate, reason = policy.choose(
-        request, _visible(policy, situation.view), policy.parameter_values
+        request[()], _visible(policy, situation.view), policy.parameter_values
     )
     if not (0 <= candidate < len(situation.candidates) and 0 <= reason < len(policy.reasons)):
         raise InputError(

@@ -40,6 +40,14 @@ def gap_bin(gap_ms: float) -> int:
     return 1 + int(math.log(gap_ms / SHORTEST_MS) * _BINS_PER_E)
 
 
+@inlined
+def gap_bin_end_ms(index: int) -> float:
+    """Where the bin ends; of the last one infinity."""
+    if index >= GAP_BINS - 1:
+        return math.inf
+    return SHORTEST_MS * math.exp(index / _BINS_PER_E)
+
+
 def gap_bins(gaps_ms: Floats) -> Counts:
     """The bins of gaps >= 0; for a gap within rounding of two bins' border either is right."""
     inside = np.clip(gaps_ms, SHORTEST_MS, LONGEST_MS)

@@ -68,7 +68,7 @@ class InFlight(NamedTuple):
     flights: NDArray[Any]
     accounts: NDArray[Any]
     running: NDArray[np.int32]
-    replica_of: NDArray[np.int32]
+    replica_of: NDArray[np.int32]  # (candidates, 3): replica, of a pair its decode, its number
     ended_by: NDArray[np.float64]
     output_counts: NDArray[np.float64]
     finished: NDArray[np.int64]  # answers, those that ended_by lacks yet, tokens of all
@@ -98,7 +98,7 @@ def idle_in_flight(
     accounts = np.zeros(count, dtype=ACCOUNT)
     accounts["last_first_ms"] = -np.inf
     accounts["oldest"] = accounts["newest"] = NONE
-    replica_of = np.full((columns or count, 2), NONE, dtype=np.int32)
+    replica_of = np.full((columns or count, 3), NONE, dtype=np.int32)
     return InFlight(
         flights=flights,
         accounts=accounts,

@@ -42,6 +42,7 @@ REQUEST = np.dtype(
         ("home", np.int64),  # the candidate that served the session's last request, or -1
         ("longest_hit_tokens", np.float64),  # the largest CACHED_TOKENS of any candidate
         ("random", np.float64),  # one draw from [0, 1), the policy's only randomness
+        ("key", np.int64),  # the same for requests of one session, else of one first block; >= 0
     ],
     align=True,
 )
@@ -60,6 +61,8 @@ RUNNING_REQUESTS = 8  # the same
 KV_USE = 9  # the same; 0..1
 ITERATION_MS = 10  # what an iteration of those that decode there is expected to take
 
+CANDIDATE = 11  # its number, the same whoever else is eligible
+
 # The name in `reads` of each row; rows of one name come together.
 SIGNAL_OF_ROW = (
     "queue",
@@ -73,6 +76,7 @@ SIGNAL_OF_ROW = (
     "engine",
     "engine",
     "decode",
+    "key",
 )
 ROWS = len(SIGNAL_OF_ROW)
 SESSION = "session"  # the name of `request.home` in `reads`
@@ -81,7 +85,7 @@ IN_FLIGHT = "in_flight"  # the name of the fourth argument in `reads`
 
 # What every driver can fill, and what only replicas that batch have.
 BASIC = ("queue", "requests", "prefix", SESSION, RANDOM)
-READABLE = (*BASIC, "work", "pending", "context", "engine", "decode", IN_FLIGHT)
+READABLE = (*BASIC, "work", "pending", "context", "engine", "decode", "key", IN_FLIGHT)
 
 View = NDArray[np.float64]
 Parameters = NDArray[np.float64]
@@ -96,6 +100,7 @@ class Request(Protocol):
     home: int
     longest_hit_tokens: float
     random: float
+    key: int
 
 
 Choose = Callable[..., tuple[int, int]]

@@ -22,6 +22,8 @@ SIGNAL_OF_NAME = {
     "KV_USE": "engine",
     "ITERATION_MS": "decode",
     "longest_hit_tokens": "prefix",
+    "key": "key",
+    "CANDIDATE": "key",
     "home": "session",
     "random": "random",
 }

@@ -135,17 +135,20 @@ class BatchingFleet:
 
     @property
     def candidates(self) -> Ints:
-        """What a policy chooses from, a row each: a replica and -1, or a prefill and a decode.
+        """What a policy chooses from, a row each: a replica and -1, or a prefill and a decode, and
+        its number.
 
         Pairs stand so that one after the other takes turns in both pools.
         """
         count = len(self.engines)
         if self.split is None:
-            return np.column_stack((np.arange(count), np.full(count, NONE))).astype(np.int32)
+            number = np.arange(count)
+            return np.column_stack((number, np.full(count, NONE), number)).astype(np.int32)
         prefills, decodes = self.split.prefill, count - self.split.prefill
         turn, prefill = np.divmod(np.arange(prefills * decodes), prefills)
         decode = prefills + (turn + prefill) % decodes
-        return np.column_stack((prefill, decode)).astype(np.int32)
+        number = np.arange(prefills * decodes)
+        return np.column_stack((prefill, decode, number)).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,6 +228,25 @@ class FleetRun:
     def cached_tokens(self) -> Ints:
         """Prompt tokens that were in the replica's cache when it was admitted."""
         return np.ascontiguousarray(self.prefills["cached_tokens"])
+
+    @property
+    def handoff_ms(self) -> Floats:
+        """Base time and transfer of each hand-off; NaN where there was none."""
+        received = ~np.isnan(self.progress["received_ms"])
+        return np.where(received, self.progress["handoff_ms"], np.nan)
+
+    @property
+    def handoff_bytes(self) -> Floats:
+        """What each hand-off moved."""
+        bytes_per_token = 0.0 if self.fleet.split is None else self.fleet.split.kv_bytes_per_token
+        return np.asarray(self.progress["moved_tokens"] * bytes_per_token)
+
+    @property
+    def decode_wait_ms(self) -> Floats:
+        """From a request's coming to its decode replica until that had a seat and blocks for it."""
+        base_ms = 0.0 if self.fleet.split is None else self.fleet.split.base_ms
+        came_ms = self.prefills["finish_ms"] + base_ms
+        return np.asarray(self.progress["scheduled_ms"] - came_ms)
 
     @property
     def preemptions(self) -> Ints:

@@ -14,6 +14,7 @@ import numpy as np
 
 from pointsman.core.compiled import inner, inner_inlined
 from pointsman.dispatch.accounts import count_ended, count_first_token, count_tokens, learn_output
+from pointsman.metrics.intertoken import gap_bin, gap_bin_end_ms
 from pointsman.sim.batching_state import (
     FINISHED,
     HANDED_OVER,
@@ -457,6 +458,8 @@ def finish_stretch(fleet: Fleet, r: int) -> None:
         _take_blocks_of_stretch(fleet, r, replica.length)
     _count_work(fleet, r)
     known.accounts[r].steps = 0
+    first_ms = replica.start_ms + replica.base_ms  # the end of the first iteration
+    steady = 0  # those whose last token came when it began
     kept = 0
     for place in range(replica.running):
         i = fleet.order[r, place]
@@ -472,6 +475,11 @@ def finish_stretch(fleet: Fleet, r: int) -> None:
             if after == total:
                 if np.isnan(flight.first_token_ms):
                     count_first_token(known, r, i, question.prompt_tokens, now_ms)
+                elif request.last_token_ms == replica.start_ms:
+                    steady += 1
+                else:
+                    _count_gaps(fleet, r, 1, first_ms - request.last_token_ms)
+                request.last_token_ms = now_ms
                 count_tokens(known, r, i, 1 + repeats)
         if flight.tokens_out >= question.output_tokens:
             _finish(fleet, r, i, now_ms)
@@ -479,6 +487,34 @@ def finish_stretch(fleet: Fleet, r: int) -> None:
             fleet.order[r, kept] = i
             kept += 1
     replica.running = kept
+    if steady > 0:
+        _count_gaps(fleet, r, steady, replica.base_ms)
+    if repeats > 0:
+        _count_growing_gaps(fleet, r, repeats)
+
+
+@inner_inlined
+def _count_gaps(fleet: Fleet, r: int, tokens: int, gap_ms: float) -> None:
+    fleet.gaps[r, gap_bin(gap_ms)] += tokens
+    fleet.replicas[r].gap_total_ms += tokens * gap_ms
+
+
+@inner
+def _count_growing_gaps(fleet: Fleet, r: int, repeats: int) -> None:
+    """The gaps of the iterations of a stretch after its first one, bin by bin."""
+    replica = fleet.replicas[r]
+    base_ms, growth_ms = replica.base_ms, replica.growth_ms
+    done = 0
+    while done < repeats:
+        found = gap_bin(base_ms + growth_ms * (done + 1))
+        last = repeats
+        if growth_ms > 0.0:
+            last = int((gap_bin_end_ms(found) - base_ms) / growth_ms)
+        last = min(repeats, max(last, done + 1))
+        fleet.gaps[r, found] += replica.decodes * (last - done)
+        done = last
+    total_ms = stretch_ms(base_ms, growth_ms, repeats + 1) - base_ms
+    replica.gap_total_ms += replica.decodes * total_ms
 
 
 @inner_inlined

@@ -57,6 +57,7 @@ from pointsman.sim.router_view import (
     wait_ms,
     work_ms,
 )
+from pointsman.sim.timeline import sample_until
 from pointsman.sim.traffic import (
     Traffic,
     end_of_request,
@@ -114,6 +115,7 @@ def _end_transfer(fleet: Fleet, traffic: Traffic, now_ms: float) -> None:
     j = fleet.link[0].next_row
     i = j - traffic.rules[0].requests
     decode = int(fleet.progress[j].replica)
+    sample_until(fleet, decode, now_ms)
     prefill = int(fleet.progress[i].replica)
     end_transfer(fleet, j, now_ms)
     receive(fleet, decode, j, now_ms)
@@ -153,12 +155,24 @@ def _account(fleet: Fleet, r: int, i: int, cached_tokens: float, now_ms: float) 
 def _dispatch(fleet: Fleet, traffic: Traffic, i: int, c: int, now_ms: float) -> None:
     """Send the request to the candidate."""
     r = int(fleet.in_flight.replica_of[c, 0])
+    sample_until(fleet, r, now_ms)
     decode = int(fleet.in_flight.replica_of[c, 1])
     fleet.progress[i].tries += 1
     if decode != NONE:
         _account(fleet, decode, int(fleet.questions[i].decode_row), 0.0, now_ms)
     _account(fleet, r, i, traffic.cached[r], now_ms)
     _join(fleet, traffic, r, i, now_ms)
+
+
+@inner_inlined
+def _key(fleet: Fleet, i: int) -> int:
+    """The session's number; else one of the first block; else one of its own."""
+    question = fleet.questions[i]
+    if question.session >= 0:
+        return 3 * int(question.session)
+    if question.prompt_blocks > 0:
+        return 3 * int(fleet.chain_blocks[question.chain_start]) + 1
+    return 3 * i + 2
 
 
 @inner_inlined
@@ -238,6 +252,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                             read_gauges(fleet, k, now_ms)
                 if kind == ITERATION:
                     finished = fleet.in_flight.finished[0]
+                    sample_until(fleet, r, now_ms)
                     finish_stretch(fleet, r)
                     for _ in range(fleet.in_flight.finished[0] - finished):
                         end_of_request(traffic, now_ms)
@@ -290,6 +305,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                         if listed[c, 0] == last and listed[c, 1] == home[2 * session + 1]:
                             request.home = c
             request.random = uniform_draw(seed, rules.routed)
+            request.key = _key(fleet, i)
             if rules.prefix == 1:
                 for k in range(replicas):
                     sync_stretch(fleet, k, now_ms)

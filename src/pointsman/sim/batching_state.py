@@ -10,17 +10,20 @@ two rows: i is its prefill, ``questions[i].decode_row`` its decode.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman.metrics.intertoken import GAP_BINS
 from pointsman.policies.in_flight import FLIGHT, InFlight, idle_in_flight
 from pointsman.sim.knowledge import Knowledge, Signals, blank_knowledge
 
 ENGINE_MODEL = "vllm-v1"
 
 NONE = -1
+SAMPLES = 512
 UNSENT, WAITING, RUNNING, FINISHED, REJECTED, FAILED, RECEIVING, HANDED_OVER = range(8)
 
 # Why a request is rejected or failed.
@@ -102,6 +105,7 @@ REPLICA = np.dtype(  # the stretch of iterations under way, the queue, what was 
         ("decode_tokens", np.int64),
         ("busy_ms", np.float64),
         ("kv_block_ms", np.float64),  # used blocks, summed over the busy time
+        ("gap_total_ms", np.float64),  # gaps between tokens, added up
         ("decodes", np.int64),  # in the iterations under way
         ("used_at_start", np.int64),  # blocks, when they began
         ("running", np.int32),
@@ -150,6 +154,8 @@ LINK = np.dtype(  # between prefill and decode
     align=True,
 )
 
+STEP = np.dtype([("step_ms", np.float64), ("taken", np.int64)], align=True)
+
 SENT = np.dtype([("due_ms", np.float64), ("row", np.int64)], align=True)
 
 
@@ -170,6 +176,9 @@ class Fleet(NamedTuple):
     link: Records  # one record
     transfers: NDArray[np.int32]  # rows whose KV is under way
     sent: Records  # a ring of requests on their way from prefill to decode
+    gaps: NDArray[np.int64]  # (replicas, GAP_BINS): gaps between tokens
+    samples: NDArray[np.float32]  # (replicas, samples, 3): see timeline.py
+    steps: Records
     knowledge: Knowledge
     in_flight: InFlight
 
@@ -211,6 +220,9 @@ def idle_fleet(  # noqa: PLR0913
         link=_quiet_link(),
         transfers=np.full(count * seats, NONE, dtype=np.int32),
         sent=np.zeros(max(1, questions.shape[0]), dtype=SENT),
+        gaps=np.zeros((count, GAP_BINS), dtype=np.int64),
+        samples=np.zeros((count, SAMPLES, 3), dtype=np.float32),
+        steps=_first_steps(questions, count),
         knowledge=blank_knowledge(ids, count, signals),
         in_flight=idle_in_flight(flights, order, candidates),
     )
@@ -235,6 +247,14 @@ def _idle_replicas(capacities: Grid, seats: int) -> Records:
     replicas["alive"] = 1
     replicas["slowness"] = 1.0
     return replicas
+
+
+def _first_steps(questions: Records, count: int) -> Records:
+    """Steps of a second or more, with which the arrivals fill half of the samples."""
+    span_ms = float(questions["arrival_ms"].max(initial=0.0))
+    steps = np.zeros(count, dtype=STEP)
+    steps["step_ms"] = 1000.0 * max(1, math.ceil(span_ms / 1000.0 / (SAMPLES // 2)))
+    return steps
 
 
 def _quiet_link() -> Records:

@@ -9,6 +9,7 @@ import numpy as np
 from pointsman.core.compiled import inner, inner_inlined
 from pointsman.dispatch.accounts import pending_wait_ms
 from pointsman.policies.policy import (
+    CANDIDATE,
     CONTEXT_TOKENS,
     FREE_AT_MS,
     FULL_WORK_MS,
@@ -63,6 +64,7 @@ def list_candidates(fleet: Fleet, traffic: Traffic, i: int) -> int:
         if _serves(fleet, i, columns[c, 0], columns[c, 1]):
             listed[count, 0] = columns[c, 0]
             listed[count, 1] = columns[c, 1]
+            listed[count, 2] = columns[c, 2]
             count += 1
     return count
 
@@ -200,6 +202,7 @@ def fill_view(fleet: Fleet, traffic: Traffic, i: int, view: Any, now_ms: float) 
             else:
                 ahead_ms = pair_wait_ms(fleet, traffic, i, (k, decode), now_ms)
                 view[FREE_AT_MS, c] = now_ms + ahead_ms
+        view[CANDIDATE, c] = listed[c, 2]
         view[REQUESTS, c] = account.requests
         if decode != NONE:
             view[REQUESTS, c] += fleet.in_flight.accounts[decode].requests

@@ -88,7 +88,7 @@ class Traffic(NamedTuple):
     changes: NDArray[Any]  # CHANGE, by time
     held: NDArray[Any]
     starting: NDArray[np.int64]  # those replicas
-    columns: NDArray[np.int32]  # (candidates, 2): a replica and NONE, or a prefill and a decode
+    columns: NDArray[np.int32]  # (candidates, 3): as InFlight.replica_of, of all candidates
     cached: NDArray[np.float64]  # by replica: tokens of the prompt being routed
 
 
@@ -98,8 +98,8 @@ def idle_traffic(requests: int, replicas: int) -> Traffic:
     rules["requests"] = requests
     rules["most_tries"] = 1
     rules["looking_at"] = rules["lost"] = NONE
-    columns = np.full((replicas, 2), NONE, dtype=np.int32)
-    columns[:, 0] = np.arange(replicas)
+    columns = np.full((replicas, 3), NONE, dtype=np.int32)
+    columns[:, 0] = columns[:, 2] = np.arange(replicas)
     return Traffic(
         rules=rules,
         due_ms=np.zeros(max(1, requests), dtype=np.float64),
