@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 from pointsman.core.errors import InputError, unknown_name, wrong_value
+from pointsman.policies.earliest_first_token import earliest_first_token
+from pointsman.policies.fewest_misses import fewest_misses
 from pointsman.policies.least_requests import least_requests
 from pointsman.policies.locality_aware import locality_aware
 from pointsman.policies.policy import Policy
@@ -21,6 +23,8 @@ POLICIES: dict[str, Policy] = {
     "random": random,
     "power_of_two": power_of_two,
     "least_requests": least_requests,
+    "earliest_first_token": earliest_first_token,
+    "fewest_misses": fewest_misses,
 }
 
 
