@@ -26,7 +26,7 @@ def preble(request: Request, view: View, parameters: Parameters) -> tuple[int, i
     """Their load is the work sent there in the last minutes, ours the expected wait. Their cost of
     evicting, and their rebalancing and copying of hot prefixes afterwards, are left out.
     """
-    if fraction_of_prompt(request, request.longest_hit_tokens) > 0.5:  # noqa: PLR2004 - cached > rest
+    if fraction_of_prompt(request, request.longest_hit_tokens) > 0.5:
         return longest_prefix_within(request, view, np.inf), EXPLOIT
     best, least_ms = 0, np.inf
     for i in range(view.shape[1]):
