@@ -40,6 +40,8 @@ def test_cache_aware_takes_the_lowest_index_of_equal_loads():
 def test_cache_aware_takes_the_fewest_requests_of_equal_matches():
     given = {"requests": (9, 4, 0), "cached": (80, 80, 64)}
     assert choose("sglang_cache_aware", **given) == (1, "prefix_match")
+    alike = {"requests": (9, 4, 4), "cached": (0, 80, 80)}
+    assert choose("sglang_cache_aware", **alike) == (1, "prefix_match")
 
 
 def test_cache_aware_without_a_length_takes_the_least_load():
@@ -116,7 +118,7 @@ def test_llmd_takes_any_of_three_equals_alike():
 def test_load_aware_scores_half_to_nothing_over_the_threshold():
     assert choose("llmd_load_aware", waiting=(3, 1, 2)) == (1, "shortest_queue")
     # Beyond the threshold all are alike.
-    assert spread("llmd_load_aware", waiting=(128, 500, 129)) == [400, 400, 400]
+    assert spread("llmd_load_aware", waiting=(128, 500, 129, 130)) == [300, 300, 300, 300]
     assert choose("llmd_load_aware", waiting=(128, 127))[0] == 1
 
 
@@ -176,6 +178,18 @@ def test_dynamos_credit_decays_with_the_prefill_beyond_the_least():
     assert choose("dynamo_kv", parameters={"credit_decay": 1.0}, **given)[0] == 1
 
 
+def test_dynamos_credit_decays_by_what_is_beyond_the_least_in_lengths_of_this_prompt():
+    """20 and 10 blocks to prefill: one length of this prompt's 10 beyond the least. 1 costs 10 + 10
+    + 6.5 = 26.5.
+
+    decay 1:  30 - 8 / 2 = 26
+    decay 2:  30 - 8 / 3 = 27.3
+    """
+    given = {"prompt_tokens": 160, "cached": (128, 0), "pending": (320, 160), "context": (0, 104)}
+    assert choose("dynamo_kv", parameters={"credit_decay": 1.0}, **given)[0] == 0
+    assert choose("dynamo_kv", parameters={"credit_decay": 2.0}, **given)[0] == 1
+
+
 def test_dynamo_can_charge_each_request_there():
     given = {"requests": (9, 1), "context": (32, 160), "pending": (0, 0), "cached": (0, 0)}
     assert choose("dynamo_kv", **given)[0] == 0  # 2 against 10 blocks
@@ -229,6 +243,9 @@ def test_aibrix_matches_only_where_the_fewest_are_when_loads_are_far_apart():
     """Mean 3, the most 9 > 2 x (3 + 1), the gap 9 >= 8: only candidates with 0 requests count."""
     given = {"cached": (96, 80, 16, 0), "requests": (9, 3, 0, 0)}
     assert choose("aibrix_prefix_cache", **given) == (2, "prefix_match_imbalanced")
+    # A gap of exactly 8, and 8 > 2 x (2.5 + 1).
+    just = {"cached": (0, 96, 16, 0), "requests": (8, 2, 0, 0)}
+    assert choose("aibrix_prefix_cache", **just) == (2, "prefix_match_imbalanced")
     nothing_there = {"cached": (96, 80, 0, 0), "requests": (9, 3, 0, 0)}
     assert choose("aibrix_prefix_cache", **nothing_there)[1] == "prefix_match_skipped"
 
