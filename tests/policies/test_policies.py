@@ -131,7 +131,7 @@ def test_binding_sets_parameters_and_keeps_the_compiled_function():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("locality", r"policy 'locality' is unknown.*did you mean locality_aware\?"),
+        ("locality_awre", r"policy 'locality_awre' is unknown.*did you mean locality_aware\?"),
         ("locality_aware:slak_ms=3", r"parameter 'slak_ms' is unknown.*did you mean slack_ms\?"),
         ("locality_aware:slack_ms=-3", r"slack_ms is -3.0; expected a finite number >= 0"),
         ("locality_aware:slack_ms=nan", r"slack_ms is nan"),

@@ -144,16 +144,25 @@ POLICY_HELP = (
 def add_slack(parser: argparse.ArgumentParser) -> None:
     """The one parameter with a flag of its own."""
     parser.add_argument(
-        "--slack-ms", type=float, metavar="MS", help="of locality-aware policies (default: 5)"
+        "--slack-ms",
+        type=_slack,
+        metavar="MS",
+        help="of locality-aware policies, or auto: what each hit saves (default: 5)",
     )
 
 
-def policy_of(text: str, slack_ms: float | None) -> Policy:
+def _slack(text: str) -> str:
+    if text != "auto":
+        float(text)
+    return text
+
+
+def policy_of(text: str, slack_ms: str | None) -> Policy:
     """One policy, as ``policies_of`` gives several."""
     return policies_of([text], slack_ms)[0]
 
 
-def policies_of(texts: Sequence[str], slack_ms: float | None) -> list[Policy]:
+def policies_of(texts: Sequence[str], slack_ms: str | None) -> list[Policy]:
     """Policies by name or file; ``--slack-ms`` sets it where the text does not.
 
     Raises InputError when none of them takes ``--slack-ms``.
@@ -170,12 +179,12 @@ def policies_of(texts: Sequence[str], slack_ms: float | None) -> list[Policy]:
     ]
     if not any(taking):
         raise InputError(
-            f"--slack-ms is {slack_ms:g}, and {', '.join(texts)} does not take it;"
+            f"--slack-ms is {slack_ms}, and {', '.join(texts)} does not take it;"
             " expected a policy with the parameter slack_ms, such as locality_aware"
         )
     return [
-        policy.bind(slack_ms=slack_ms) if takes else policy
-        for policy, takes in zip(policies, taking, strict=True)
+        policy_named(f"{text}:slack_ms={slack_ms}") if takes else policy
+        for text, policy, takes in zip(texts, policies, taking, strict=True)
     ]
 
 

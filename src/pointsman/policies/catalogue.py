@@ -19,7 +19,7 @@ from pointsman.policies.fewest_misses import fewest_misses
 from pointsman.policies.least_requests import least_requests
 from pointsman.policies.llmd import llmd_default, llmd_load_aware
 from pointsman.policies.lmetric import lmetric
-from pointsman.policies.locality_aware import locality_aware
+from pointsman.policies.locality_aware import locality_auto, locality_aware
 from pointsman.policies.policy import Policy
 from pointsman.policies.preble import preble
 from pointsman.policies.queue_aware import queue_aware
@@ -33,6 +33,7 @@ POLICIES: dict[str, Policy] = {
     "round_robin": round_robin,
     "queue_aware": queue_aware,
     "locality_aware": locality_aware,
+    "locality_auto": locality_auto,
     "random": random,
     "power_of_two": power_of_two,
     "least_requests": least_requests,
@@ -55,6 +56,8 @@ POLICIES: dict[str, Policy] = {
     "preble": preble,
 }
 
+AUTO_SLACK = "slack_ms=auto"  # of locality_aware: locality_auto
+
 # Those that every driver can run; the others need replicas that batch.
 EVERYWHERE = {name: rule for name, rule in POLICIES.items() if not rule.needs_batching}
 
@@ -75,6 +78,9 @@ def policy_named(text: str) -> Policy:
         found = POLICIES[head]
     else:
         raise unknown_name("--policy", "policy", head, POLICIES)
+    if found is locality_aware and AUTO_SLACK in rest:
+        found = locality_auto
+        rest.remove(AUTO_SLACK)
     return found.bind(**dict(_parameter(text, item) for item in rest))
 
 
