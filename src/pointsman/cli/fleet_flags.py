@@ -17,6 +17,7 @@ FLEET_HELP = (
     "replicas that batch: COUNTxDEVICE[:tp=N][:pp=N][:prefill|:decode] joined by +, such as"
     " 4xh100; COUNT alone with --costs; or FILE.toml"
 )
+FILE_SUFFIX = ".toml"
 HOLD_ORDERS = ("fcfs", "shortest_prefill", "earliest_deadline")
 
 # Flag, type, metavar, help; each is None unless given.
@@ -99,7 +100,7 @@ def described_fleet(
     from pointsman.fleet.words import groups_of_words
 
     text: str = arguments.fleet
-    if text.endswith(".toml"):
+    if text.endswith(FILE_SUFFIX):
         path = Path(text)
         known = _known(arguments, path.parent)
         return described(fleet_tables(path), known, _overrides(arguments, objectives), text)
@@ -146,11 +147,12 @@ def _overrides(arguments: argparse.Namespace, objectives: Objectives | None) -> 
     from pointsman.fleet.tables import Overrides
 
     costs = arguments.costs
+    if costs is not None and arguments.fleet.endswith(FILE_SUFFIX):
+        costs = costs.absolute()  # of where the command runs, not of the file's folder
     return Overrides(
         groups=_given(
             {
-                # Relative to where the command runs, not to a file's folder.
-                "costs": None if costs is None else str(costs.absolute()),
+                "costs": None if costs is None else str(costs),
                 "max_num_seqs": arguments.max_num_seqs,
                 "max_num_batched_tokens": arguments.max_num_batched_tokens,
                 "kv_blocks": arguments.kv_blocks,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pointsman.comparison.advice import FEW_REQUESTS, Advice
+from pointsman.comparison.advice import Advice, few_requests
 from pointsman.comparison.differences import (
     BETTER,
     GOODPUT,
@@ -35,7 +35,7 @@ def advise_on_fleet(comparison: FleetComparison) -> Advice:
     their sign standing. It holds for this workload and fleet, under the simulator's assumptions.
     """
     best, *others = comparison.results
-    remarks = _lost(comparison.results) + _few(len(comparison.workload))
+    remarks = _none_met(best) + _lost(comparison.results) + few_requests(len(comparison.workload))
     if not others:
         text = f"Only {best.policy.label} was run: {_figure(best, _first_figure(best))}."
         return Advice(None, None, text + remarks)
@@ -61,6 +61,8 @@ def _nothing_tells(
     best: FleetResult, tied: Sequence[FleetResult], worse: Sequence[FleetResult]
 ) -> str:
     name = _first_figure(best)
+    if all(_is_same(each, name) for each in tied):
+        name = P95_TTFT.name
     listed = [f"{_value(each, name)} ({each.policy.label}{_gap(each, name)})" for each in tied]
     text = (
         f"Nothing on this workload tells {best.policy.label} from"
@@ -107,6 +109,12 @@ def _price(worse: Sequence[FleetResult]) -> str:
     return f" The price: {'; '.join(clauses)}." if clauses else ""
 
 
+def _is_same(result: FleetResult, name: str) -> bool:
+    """Whether every resample gave the figure of the best."""
+    intervals = [each.interval for each in result.to_best if each.figure == name]
+    return all(each is not None and each.low == each.high == 0.0 for each in intervals)
+
+
 def _gap(result: FleetResult, name: str) -> str:
     (by,) = (each for each in result.to_best if each.figure == name)
     if by.interval is None:
@@ -144,6 +152,13 @@ def _value(result: FleetResult, name: str) -> str:
     return "none" if p95_ms is None else f"{p95_ms:,.1f} ms"
 
 
+def _none_met(best: FleetResult) -> str:
+    goodput = best.metrics.goodput
+    if goodput is None or goodput.met:
+        return ""
+    return " No request met the objectives, whatever the policy."
+
+
 def _lost(results: Sequence[FleetResult]) -> str:
     """Requests without an answer, which latencies do not show."""
     counts = [each.metrics.offered - each.metrics.statuses["finished"] for each in results]
@@ -151,9 +166,3 @@ def _lost(results: Sequence[FleetResult]) -> str:
         return ""
     listed = [f"{each.policy.label} {n:,}" for each, n in zip(results, counts, strict=True)]
     return f" Failed or rejected: {', '.join(listed)}; latencies are of the others."
-
-
-def _few(requests: int) -> str:
-    if requests >= FEW_REQUESTS:
-        return ""
-    return f" Few requests ({requests}): a P95 of so few rests on the slowest five at most."

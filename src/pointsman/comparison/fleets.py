@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pointsman.comparison.differences import Difference, Outcome, differences, outcome_of
 from pointsman.comparison.policies import check_each_once
 from pointsman.core.errors import unknown_name, wrong_value
-from pointsman.costs.calibrated import RunFigures
 from pointsman.fleet.asked import asked_of_groups, most_of, range_warnings
 from pointsman.fleet.description import FleetDescription
 from pointsman.metrics.goodput import Objectives
@@ -102,7 +101,7 @@ def compare_on_fleet(
         trial=trial,
         baseline=baseline,
         results=tuple(_with_differences(results, baseline, trial.seed)),
-        warnings=_warnings(description, asked),
+        warnings=range_warnings(description, most_of(asked)),
     )
 
 
@@ -166,9 +165,3 @@ def _with_differences(
         )
         for k, result in enumerate(results)
     ]
-
-
-def _warnings(
-    description: FleetDescription, asked: Sequence[tuple[RunFigures, ...]]
-) -> tuple[str, ...]:
-    return range_warnings(description, most_of(asked))

@@ -21,6 +21,17 @@ class Recorded:
     path: str
     file: CostFile
 
+    @property
+    def gpus(self) -> int:
+        """GPUs of one core, which is one replica."""
+        return self.file.engine.tensor_parallel
+
+    @property
+    def name(self) -> str:
+        """What was recorded, and where that stands."""
+        served = self.file.engine.served_model or "a model not recorded"
+        return f"{served} as calibrated in {self.path}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -47,22 +58,13 @@ class Group:
     @property
     def gpus(self) -> int:
         """GPUs of all of them."""
-        if isinstance(self.hardware, Recorded):
-            return self.count * self.hardware.file.engine.tensor_parallel
         return self.count * self.hardware.gpus
 
     @property
     def name(self) -> str:
         """The group in words: ``4 x llama-3.1-8b on h100-sxm, tp 2``."""
-        if isinstance(self.hardware, Recorded):
-            engine = self.hardware.file.engine
-            served = engine.served_model or "a model not recorded"
-            what = f"{served} as calibrated in {self.hardware.path}"
-        else:
-            instance = self.hardware
-            shape = f", tp {instance.tp}" if instance.tp > 1 else ""
-            shape += f", pp {instance.pp}" if instance.pp > 1 else ""
-            what = f"{instance.model.name} on {instance.device.name}{shape}"
+        hardware = self.hardware
+        what = hardware.name if isinstance(hardware, Recorded) else _name_of(hardware)
         return f"{self.count:,} x {what}" + (f", {self.role}" if self.role else "")
 
     def engine(self, block_size: int) -> Engine:
@@ -82,6 +84,12 @@ class Group:
             max_num_batched_tokens=_or(given.max_num_batched_tokens, engine.max_num_batched_tokens),
             max_model_len=_or(given.max_model_len, engine.max_model_len),
         )
+
+
+def _name_of(instance: Instance) -> str:
+    shape = f", tp {instance.tp}" if instance.tp > 1 else ""
+    shape += f", pp {instance.pp}" if instance.pp > 1 else ""
+    return f"{instance.model.name} on {instance.device.name}{shape}"
 
 
 def _recorded_engine(recorded: Recorded, limits: Limits, block_size: int) -> Engine:

@@ -200,13 +200,17 @@ def _hardware(values: Table, known: Known, where: str) -> Instance | Recorded:
             shape[name] = values[name]
     return Instance(
         model=model_named(values["model"], known.models),
-        device=_device(values["device"], known.devices),
+        device=_device(values["device"], known.devices, where),
         **shape,
     )
 
 
-def _device(name: str, devices: Devices) -> Device:
-    return device_named(name if name in devices else SHORT_DEVICES.get(name, name), devices)
+def _device(name: str, devices: Devices, where: str) -> Device:
+    if name in devices:
+        return devices[name]
+    if name not in SHORT_DEVICES:
+        raise unknown_name(where, "device", name, [*devices, *SHORT_DEVICES])
+    return device_named(SHORT_DEVICES[name], devices)
 
 
 def _recorded(values: Table, known: Known, where: str) -> Recorded:

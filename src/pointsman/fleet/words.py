@@ -7,6 +7,7 @@ from typing import Any
 from pointsman.core.errors import InputError, unknown_name, wrong_value
 from pointsman.fleet.groups import ROLES
 
+MOST_DIGITS = 9
 SHAPES = ("tp", "pp")
 EXAMPLE = "such as 4xh100, 4xh100:tp=2 or 2xh100:prefill+2xh100:decode"
 
@@ -23,7 +24,7 @@ def _group(text: str, word: str) -> dict[str, Any]:
     where = f"--fleet {text}"
     head, *settings = word.split(":")
     count, cross, device = head.partition("x")
-    if not count.isascii() or not count.isdigit() or bool(cross) != bool(device):
+    if not _is_whole(count) or bool(cross) != bool(device):
         raise InputError(f"{where}: {word!r} is no group of replicas; expected {EXAMPLE}")
     group: dict[str, Any] = {"count": int(count)}
     if device:
@@ -42,6 +43,10 @@ def _setting(where: str, setting: str) -> tuple[str, Any]:
         return "role", name
     if name not in SHAPES:
         raise unknown_name(where, "setting", name, (*SHAPES, *ROLES))
-    if not value.isascii() or not value.isdigit():
+    if not _is_whole(value):
         raise wrong_value(where, name, value, f"an integer >= 1, as in {name}=2")
     return name, int(value)
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS

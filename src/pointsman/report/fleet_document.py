@@ -93,6 +93,7 @@ def _result_document(result: FleetResult) -> dict[str, Any]:
         "metrics": metrics,
         "skews": {pool: asdict(skews) for pool, skews in result.skews.items()},
         "to_baseline": [_difference_document(each) for each in result.to_baseline],
+        "to_best": [_difference_document(each) for each in result.to_best],
         "reasons": result.reasons,
         "replicas": [asdict(replica) for replica in result.replicas],
     }
