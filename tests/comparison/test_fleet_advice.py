@@ -43,6 +43,7 @@ def compared(tmp_path):
             met = Goodput(Objectives(1.0), 100, int(100 * goodput), goodput, 1.0, 0)
         return FleetResult(
             policy=POLICIES[name],
+            name=name,
             metrics=replace(metrics, goodput=met, ttft_ms=Spread(100, p95=p95_ms)),
             reasons={},
             replicas=metrics.replicas,
@@ -110,8 +111,8 @@ def test_no_policy_is_named_where_one_other_is_not_told_from_the_best(compared):
     )
     assert (advice.policy, advice.label) == (None, None)
     assert advice.sentence == (
-        "Nothing on this workload tells locality_aware(slack_ms=5) from queue_aware: P95 TTFT 50.0"
-        " ms against 52.0 ms (queue_aware, a difference of -3.0 to 7.0 ms). Of these, queue_aware"
+        "Nothing on this workload tells locality_aware from queue_aware: P95 TTFT 50.0 ms"
+        " against 52.0 ms (queue_aware, a difference of -3.0 to 7.0 ms). Of these, queue_aware"
         " reads the fewest signals. Worse: random (90.0 ms)."
     )
 

@@ -65,6 +65,17 @@ def test_policies_are_sorted_by_goodput_and_held_against_the_best(two):
     )
 
 
+def test_parameters_are_named_only_where_they_tell_policies_apart(two):
+    slack = POLICIES["locality_aware"]
+    one = compare_on_fleet(FOUR, [slack, first], two, Trial())
+    assert {each.name for each in one.results} == {"locality_aware", "first"}
+    both = compare_on_fleet(FOUR, [slack, slack.bind(slack_ms=9)], two, Trial())
+    assert {each.name for each in both.results} == {
+        "locality_aware(slack_ms=5)",
+        "locality_aware(slack_ms=9)",
+    }
+
+
 def test_without_objectives_the_shortest_p95_ttft_is_first(two):
     comparison = compare_on_fleet(FOUR, [first, ROUND_ROBIN], two, Trial())
     assert [each.metrics.ttft_ms.p95 for each in comparison.results] == [40.0, 60.0]

@@ -44,6 +44,7 @@ def test_the_tables_name_fleet_objectives_warnings_and_advice(group):
     assert "4 requests over 0 s (columns) on 2 replicas that batch, 2 GPUs" in text
     assert "2 x tiny as calibrated in costs.json: 100 KV blocks of 16 tokens" in text
     assert "objectives: ttft 40 ms" in text
+    assert "parameters: locality_aware(slack_ms=5)\n" in text
     assert "Warning: costs.json: prompt_tokens is 100 and the costs were fitted up to 50.\n" in text
     assert text.rpartition("\n\n")[2].startswith(("Take ", "Nothing on this workload tells "))
 

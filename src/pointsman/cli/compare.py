@@ -10,7 +10,14 @@ NAME = "compare"
 HELP = "run one workload through several routing policies and say which to take"
 
 DEFAULT_POLICIES = ("round_robin", "queue_aware", "locality_aware")
-FLEET_POLICIES = ("round_robin", "least_requests", "queue_aware", "locality_aware")
+FLEET_POLICIES = (
+    "round_robin",
+    "least_requests",
+    "queue_aware",
+    "locality_aware",
+    "earliest_first_token",
+    "fewest_misses",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -37,13 +37,13 @@ def advise_on_fleet(comparison: FleetComparison) -> Advice:
     best, *others = comparison.results
     remarks = _none_met(best) + _lost(comparison.results) + few_requests(len(comparison.workload))
     if not others:
-        text = f"Only {best.policy.label} was run: {_figure(best, _first_figure(best))}."
+        text = f"Only {best.name} was run: {_figure(best, _first_figure(best))}."
         return Advice(None, None, text + remarks)
     worse = [other for other in others if (told := decided_by(other)) and told.verdict == WORSE]
     tied = [other for other in others if other not in worse]
     if tied:
         return Advice(None, None, _nothing_tells(best, tied, worse) + remarks)
-    sentence = f"Take {best.policy.label}: {_against(best, worse)}. {_nearest(worse)}"
+    sentence = f"Take {best.name}: {_against(best, worse)}. {_nearest(worse)}"
     sentence += _price(worse)
     return Advice(best.policy.name, best.policy.label, sentence + remarks)
 
@@ -63,16 +63,16 @@ def _nothing_tells(
     name = _first_figure(best)
     if all(_is_same(each, name) for each in tied):
         name = P95_TTFT.name
-    listed = [f"{_value(each, name)} ({each.policy.label}{_gap(each, name)})" for each in tied]
+    listed = [f"{_value(each, name)} ({each.name}{_gap(each, name)})" for each in tied]
     text = (
-        f"Nothing on this workload tells {best.policy.label} from"
-        f" {', '.join(each.policy.label for each in tied)}: {_figure(best, name)} against"
+        f"Nothing on this workload tells {best.name} from"
+        f" {', '.join(each.name for each in tied)}: {_figure(best, name)} against"
         f" {', '.join(listed)}."
     )
     fewest = min((best, *tied), key=lambda each: len(each.policy.reads))
-    text += f" Of these, {fewest.policy.label} reads the fewest signals."
+    text += f" Of these, {fewest.name} reads the fewest signals."
     if worse:
-        named = [f"{each.policy.label} ({_value(each, name)})" for each in worse]
+        named = [f"{each.name} ({_value(each, name)})" for each in worse]
         text += f" Worse: {', '.join(named)}."
     return text
 
@@ -82,7 +82,7 @@ def _against(best: FleetResult, worse: Sequence[FleetResult]) -> str:
     for name in DECISIVE:
         told = [each for each in worse if (by := decided_by(each)) and by.figure == name]
         if told:
-            listed = [f"{_value(each, name)} ({each.policy.label})" for each in told]
+            listed = [f"{_value(each, name)} ({each.name})" for each in told]
             clause = f"{_figure(best, name)} against {', '.join(listed)}"
             clauses.append(f"{clause}, at goodputs not told apart" if clauses else clause)
     return "; ".join(clauses)
@@ -93,7 +93,7 @@ def _nearest(worse: Sequence[FleetResult]) -> str:
     told = [(each, by) for each in worse if (by := decided_by(each)) is not None]
     nearest, by = min(told, key=lambda pair: pair[1].bearable_error_fraction)
     return (
-        f"Nearest is {nearest.policy.label}, worse by {_size(by)}; that stands while the model is"
+        f"Nearest is {nearest.name}, worse by {_size(by)}; that stands while the model is"
         f" off by less than {by.bearable_error_fraction:.1%}, whichever way."
     )
 
@@ -101,7 +101,7 @@ def _nearest(worse: Sequence[FleetResult]) -> str:
 def _price(worse: Sequence[FleetResult]) -> str:
     """In which figures a policy that is not taken is the better one."""
     clauses = [
-        f"{_WORDS[by.figure]} of {each.policy.label} is {_size(by)} better"
+        f"{_WORDS[by.figure]} of {each.name} is {_size(by)} better"
         for each in worse
         for by in each.to_best
         if by.verdict == BETTER
@@ -164,5 +164,5 @@ def _lost(results: Sequence[FleetResult]) -> str:
     counts = [each.metrics.offered - each.metrics.statuses["finished"] for each in results]
     if not any(counts):
         return ""
-    listed = [f"{each.policy.label} {n:,}" for each, n in zip(results, counts, strict=True)]
+    listed = [f"{each.name} {n:,}" for each, n in zip(results, counts, strict=True)]
     return f" Failed or rejected: {', '.join(listed)}; latencies are of the others."

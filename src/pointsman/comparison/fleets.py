@@ -40,12 +40,14 @@ class Trial:
 class FleetResult:
     """What one policy did with the workload.
 
+    ``name`` is the policy's, with its parameters only where another one compared has that name.
     ``replicas`` and ``skews`` go by the work that each pool has: of a split fleet the prefill
     replicas by prompts computed, the decode replicas by answers generated. ``to_baseline`` is
     empty for the baseline, ``to_best`` for the best.
     """
 
     policy: Policy
+    name: str
     metrics: ServingMetrics
     reasons: dict[str, int]
     replicas: tuple[ReplicaFigures, ...]
@@ -89,7 +91,8 @@ def compare_on_fleet(
     for policy in policies:
         on_policy(policy)
         run = simulate_fleet(workload, policy, fleet, description.conditions, trial.seed)
-        results.append(_result(run, description.gpus, trial.objectives))
+        name = _short_name(policy, policies)
+        results.append(_result(run, name, description.gpus, trial.objectives))
         asked.append(asked_of_groups(run, description))
     results.sort(key=_rank)
     best = results[0]
@@ -116,12 +119,18 @@ def _named(policies: Sequence[Policy], name: str) -> Policy:
     return found[0]
 
 
-def _result(run: FleetRun, gpus: int, objectives: Objectives | None) -> FleetResult:
+def _short_name(policy: Policy, policies: Sequence[Policy]) -> str:
+    namesakes = sum(other.name == policy.name for other in policies)
+    return policy.name if namesakes == 1 else policy.label
+
+
+def _result(run: FleetRun, name: str, gpus: int, objectives: Objectives | None) -> FleetResult:
     answers, loads = answers_of(run), loads_of(run)
     metrics = serving_metrics(answers, loads, objectives, gpus, gaps_of(run))
     replicas, pools = _pools(run, answers, loads, metrics)
     return FleetResult(
         policy=run.policy,
+        name=name,
         metrics=metrics,
         reasons=reason_counts(run.reason, run.policy.reasons),
         replicas=replicas,

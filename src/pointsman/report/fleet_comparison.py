@@ -118,6 +118,8 @@ def _assumptions(comparison: FleetComparison) -> str:
     lines += list(_surroundings(described.conditions))
     if comparison.trial.objectives is not None:
         lines.append(f"objectives: {_objectives(comparison.trial.objectives)}")
+    labels = [each.policy.label for each in comparison.results if each.policy.parameters]
+    lines += [f"parameters: {', '.join(labels)}"] if labels else []
     return "".join(map(wrapped, lines))
 
 
@@ -164,19 +166,19 @@ def _answers_row(result: FleetResult) -> tuple[str, ...]:
     if m.goodput is not None:
         met = (percent(m.goodput.fraction), number(m.goodput.requests_per_s))
     waits = (m.queue_wait_ms.p50, m.queue_wait_ms.p95, m.queue_wait_ms.p99)
-    return (result.policy.label, *met, *_spread(m.ttft_ms), *map(_shown, waits))
+    return (result.name, *met, *_spread(m.ttft_ms), *map(_shown, waits))
 
 
 def _tokens_row(result: FleetResult) -> tuple[str, ...]:
     m = result.metrics
     itl = None if m.itl_ms is None else m.itl_ms.p99
-    return (result.policy.label, *_spread(m.tpot_ms), *_spread(m.e2e_ms), _shown(itl))
+    return (result.name, *_spread(m.tpot_ms), *_spread(m.e2e_ms), _shown(itl))
 
 
 def _work_row(result: FleetResult) -> tuple[str, ...]:
     m = result.metrics
     return (
-        result.policy.label,
+        result.name,
         *(number(m.statuses[status]) for status in ("finished", "failed", "rejected")),
         percent(m.cached_token_fraction),
         number(m.preemptions),
@@ -189,7 +191,7 @@ def _rates_row(result: FleetResult) -> tuple[str, ...]:
     means = [each.kv_used_mean_fraction for each in result.replicas]
     peaks = [each.kv_used_peak_fraction for each in result.replicas]
     return (
-        result.policy.label,
+        result.name,
         number(m.requests_per_s),
         number(m.output_tokens_per_s),
         number(m.output_tokens_per_s_per_gpu),
@@ -207,11 +209,12 @@ def _skews(result: FleetResult) -> tuple[str, ...]:
 
 def _differences(comparison: FleetComparison) -> str:
     rows = [
-        (result.policy.label, each.figure, *_bounds(each), each.verdict)
+        (result.name, each.figure, *_bounds(each), each.verdict)
         for result in comparison.results
         for each in result.to_baseline
     ]
-    title = wrapped(f"Differences to {comparison.baseline.label}, on the same requests:")
+    (base,) = (each for each in comparison.results if each.policy == comparison.baseline)
+    title = wrapped(f"Differences to {base.name}, on the same requests:")
     headings = ("policy", "figure", "difference", "95% from", "to", "bears error", "verdict")
     return title + text_table(headings, rows, left_columns=2)
 
@@ -244,7 +247,7 @@ def _shown(value: float | None) -> str:
 def _reasons(comparison: FleetComparison) -> list[str]:
     return [
         wrapped(
-            f"reasons of {result.policy.label}: "
+            f"reasons of {result.name}: "
             + ", ".join(f"{reason} {number(count)}" for reason, count in result.reasons.items())
         )
         for result in comparison.results
