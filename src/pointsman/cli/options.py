@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.cli import progress
+from pointsman.cli.fleet_flags import FLEET_HELP
 
 if TYPE_CHECKING:
     from pointsman.policies.policy import Policy
@@ -104,15 +105,22 @@ def read_trace(arguments: argparse.Namespace) -> Workload:
     return workload
 
 
-def add_fleet(parser: argparse.ArgumentParser) -> None:
-    """The simulated fleet and what a request costs on it."""
+def add_fleet(parser: argparse.ArgumentParser, batching: bool = False) -> None:
+    """The simulated fleet and what a request costs on it; ``batching``: or ``--fleet``."""
     group = parser.add_argument_group("fleet")
-    group.add_argument(
-        "--replicas", type=int, required=True, metavar="N", help="how many equal replicas there are"
+    kinds = group.add_mutually_exclusive_group(required=True) if batching else group
+    kinds.add_argument(
+        "--replicas",
+        type=int,
+        required=not batching,
+        metavar="N",
+        help="how many equal replicas there are",
     )
-    group.add_argument(
-        "--costs", type=Path, metavar="FILE", help="cost constants, .json or .toml (see estimate)"
-    )
+    costs_help = "cost constants, .json or .toml (see estimate)"
+    if batching:
+        kinds.add_argument("--fleet", metavar="FLEET", help=FLEET_HELP)
+        costs_help += "; with --fleet what pointsman calibrate wrote"
+    group.add_argument("--costs", type=Path, metavar="FILE", help=costs_help)
     group.add_argument(
         "--cache-hit-speedup",
         type=float,
