@@ -235,6 +235,16 @@ class FleetRun:
         """What it expected at the candidate with the shortest wait."""
         return np.ascontiguousarray(self.waits[:, 1])
 
+    @property
+    def saved_ms(self) -> Floats:
+        """How much less the prompt was expected to take there than at that one."""
+        return np.ascontiguousarray(self.waits[:, 2])
+
+    @property
+    def boundary_wait_ms(self) -> Floats:
+        """Until the iteration ended that was under way where a request was sent."""
+        return np.ascontiguousarray(self.waits[:, 3])
+
     @cached_property
     def cached_tokens(self) -> Ints:
         """Prompt tokens that were in the replica's cache when it was admitted."""

@@ -163,6 +163,8 @@ def _dispatch(fleet: Fleet, traffic: Traffic, i: int, c: int, now_ms: float) -> 
         _account(fleet, decode, int(fleet.questions[i].decode_row), 0.0, now_ms)
     _account(fleet, r, i, traffic.cached[r], now_ms)
     _join(fleet, traffic, r, i, now_ms)
+    left_ms = fleet.replicas[r].end_ms - now_ms if fleet.replicas[r].length > 0 else 0.0
+    traffic.waits[i, 3] = left_ms
 
 
 @inner_inlined

@@ -82,11 +82,13 @@ def anybody_lives(fleet: Fleet, traffic: Traffic) -> bool:
 
 @inner_inlined
 def work_ms(fleet: Fleet, r: int, i: int, cached_tokens: float) -> float:
-    """What the prompt's uncached rest takes there, by itself."""
+    """What the prompt's uncached rest nominally takes there, by itself: that a replica has become
+    slow no router is told."""
     engine, prompt = fleet.engines[r], fleet.questions[i].prompt_tokens
     uncached = prompt - cached_tokens
     attention = uncached * (prompt - 0.5 * uncached)
-    return engine.per_prefill_token_ms * uncached + engine.per_attention_ms * attention  # type: ignore[no-any-return]
+    total_ms = engine.per_prefill_token_ms * uncached + engine.per_attention_ms * attention
+    return total_ms / fleet.replicas[r].slowness  # type: ignore[no-any-return]
 
 
 @inner
@@ -109,14 +111,15 @@ def context_tokens(fleet: Fleet, r: int) -> float:
 
 @inner_inlined
 def iteration_ms(fleet: Fleet, r: int) -> float:
-    """What an iteration of all that decode there takes."""
+    """What an iteration of all that decode there nominally takes."""
     engine, account = fleet.engines[r], fleet.in_flight.accounts[r]
     tokens = account.decoding_tokens + account.steps * fleet.replicas[r].decodes
-    return (  # type: ignore[no-any-return]
+    total_ms = (
         engine.per_iteration_ms
         + engine.per_decode_ms * account.decoding
         + engine.per_kv_token_ms * tokens
     )
+    return total_ms / fleet.replicas[r].slowness  # type: ignore[no-any-return]
 
 
 @inner_inlined
@@ -221,8 +224,10 @@ def fill_view(fleet: Fleet, traffic: Traffic, i: int, view: Any, now_ms: float) 
 @inner
 def note_waits(traffic: Traffic, i: int, view: Any, chosen: int, now_ms: float) -> None:
     """Keep the wait expected at the candidate chosen, and the shortest of all."""
-    shortest = np.inf
-    for c in range(view.shape[1]):
-        shortest = min(shortest, max(0.0, view[FREE_AT_MS, c] - now_ms))
+    best = 0
+    for c in range(1, view.shape[1]):
+        if max(now_ms, view[FREE_AT_MS, c]) < max(now_ms, view[FREE_AT_MS, best]):
+            best = c
     traffic.waits[i, 0] = max(0.0, view[FREE_AT_MS, chosen] - now_ms)
-    traffic.waits[i, 1] = shortest
+    traffic.waits[i, 1] = max(0.0, view[FREE_AT_MS, best] - now_ms)
+    traffic.waits[i, 2] = view[WORK_MS, best] - view[WORK_MS, chosen]
