@@ -44,7 +44,11 @@ def fit_costs(recording: Recording, fit_first: int, shared_blocks: float) -> Fit
     """
     recorded = recording.times.rows(slice(fit_first))
     starts = [np.log(start) for start in _starts(recording, recorded)]
-    twins = [twin_of(recording, shared_blocks, late) for late in (False, True)]
+    known = recording.setup.async_scheduling
+    twins = [
+        twin_of(recording, shared_blocks, late)
+        for late in ((False, True) if known is None else (known,))
+    ]
     fits = [_fit(twin, recorded, start) for twin in twins for start in starts]
     return min(fits, key=lambda fit: fit.loss)
 

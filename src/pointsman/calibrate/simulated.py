@@ -9,7 +9,9 @@ import numpy as np
 from pointsman.calibrate.recording import Recording, Times
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.catalogue import POLICIES
-from pointsman.sim.batching import BatchingFleet, Engine, simulate_fleet
+from pointsman.sim.batching import BatchingFleet, Engine, _engines, _questions, simulate_fleet
+from pointsman.sim.batching_state import idle_fleet
+from pointsman.calibrate.lockstep import run_in_lockstep
 from pointsman.workload.workload import Workload, workload_of_columns
 
 FRONT = "least_requests"
@@ -40,6 +42,12 @@ class Twin:
             async_scheduling=self.async_scheduling,
         )
         fleet = BatchingFleet.of(engine, setup.engine_cores)
+        if setup.lockstep:
+            questions, blocks = _questions(workload, setup.block_size)
+            capacities = np.array([e.kv_blocks for e in fleet.engines], dtype=np.int32)
+            state = idle_fleet(questions, blocks, _engines(fleet), capacities)
+            run_in_lockstep(state)
+            return Times(workload.arrival_ms, *(np.ascontiguousarray(state.progress[n]) for n in ("scheduled_ms","first_token_ms","finish_ms")), workload.output_tokens)
         run = simulate_fleet(workload, POLICIES[FRONT], fleet)
         return Times(
             workload.arrival_ms,
