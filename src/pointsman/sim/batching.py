@@ -144,9 +144,7 @@ def simulate_fleet(
     existing replica.
     """
     check_seed(seed)
-    questions, blocks = _questions(workload, fleet.engines[0].block_size)
-    capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
-    state = idle_fleet(questions, blocks, _engines(fleet), capacities)
+    state = fleet_state(workload, fleet)
     n, count = len(workload), len(fleet.engines)
     replica, reason = np.full(n, NONE, dtype=np.int32), np.zeros(n, dtype=np.int8)
     wrong = batching_loop(policy.reads)(
@@ -164,6 +162,16 @@ def simulate_fleet(
     if wrong != NONE:
         raise bad_choice(workload, policy, count, wrong)
     return _run(workload, policy, fleet, state, (replica, reason))
+
+
+def fleet_state(workload: Workload, fleet: BatchingFleet) -> Fleet:
+    """The state of the fleet before the first request of the workload comes.
+
+    Raises InputError as ``simulate_fleet`` does.
+    """
+    questions, blocks = _questions(workload, fleet.engines[0].block_size)
+    capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
+    return idle_fleet(questions, blocks, _engines(fleet), capacities)
 
 
 def _run(
