@@ -17,6 +17,7 @@ from pointsman.calibrate.cost_file import (
 from pointsman.calibrate.fit import Fit, fit_costs, residuals
 from pointsman.calibrate.recording import Recording
 from pointsman.calibrate.sharing import Sharing, estimate_sharing
+from pointsman.calibrate.simulated import twin_of
 from pointsman.core.errors import wrong_value
 from pointsman.sim.batching_state import ENGINE_MODEL
 from pointsman.workload.workload import Floats, Longs
@@ -50,7 +51,7 @@ def calibrate(recording: Recording, fit_first: int | None = None) -> Calibration
     sharing = estimate_sharing(recording, fitted)
     shared_blocks = 0.0 if sharing is None else sharing.blocks
     fit = fit_costs(recording, fitted, shared_blocks)
-    simulated = fit.twin.run(fit.costs)
+    simulated = twin_of(recording, shared_blocks, fit.async_scheduling).run(fit.costs)
     rest = slice(fitted, len(recording))
     left = residuals(
         recording.times.rows(slice(fitted)),
@@ -100,7 +101,7 @@ def _cost_file(
             max_num_batched_tokens=setup.max_num_batched_tokens,
             kv_blocks=setup.kv_blocks,
             block_size=setup.block_size,
-            async_scheduling=fit.twin.async_scheduling,
+            async_scheduling=fit.async_scheduling,
         ),
         fitted_requests=fitted,
         valid_up_to=_range(recording, fitted),

@@ -9,7 +9,7 @@ of ``queued_ts - arrival_time``: what comes just before an iteration ends does n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -100,6 +100,11 @@ class Recording:
 
     def __len__(self) -> int:
         return int(self.prompt_tokens.shape[0])
+
+    def first(self, count: int) -> Recording:
+        """The run with its first so many requests alone."""
+        rows = slice(count)
+        return replace(self, prompt_tokens=self.prompt_tokens[rows], times=self.times.rows(rows))
 
     @property
     def output_tokens(self) -> Ints:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pointsman.calibrate.lockstep import run_in_lockstep
 from pointsman.calibrate.recording import Recording, Times
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.catalogue import POLICIES
-from pointsman.sim.batching import BatchingFleet, Engine, _engines, _questions, simulate_fleet
-from pointsman.sim.batching_state import idle_fleet
-from pointsman.calibrate.lockstep import run_in_lockstep
+from pointsman.sim.batching import BatchingFleet, Engine, fleet_state, simulate_fleet
+from pointsman.sim.batching_state import Records
 from pointsman.workload.workload import Workload, workload_of_columns
 
 FRONT = "least_requests"
@@ -21,8 +21,7 @@ FRONT = "least_requests"
 class Twin:
     """The requests of a recording and the engine that they are replayed on, all but its costs.
 
-    Several engine cores stand behind the front ``least_requests``, which is near to vLLM's own:
-    the core with the fewest requests that wait or run (``vllm/v1/engine/core_client.py``).
+    Engine cores that do not step together stand behind the front ``least_requests``.
     """
 
     recording: Recording
@@ -31,30 +30,33 @@ class Twin:
 
     def run(self, costs: IterationCosts) -> Times:
         """What would have happened with these costs."""
-        setup, workload = self.recording.setup, self.workload
-        engine = Engine(
+        progress = self._progress(costs)
+        return Times(
+            self.workload.arrival_ms,
+            np.ascontiguousarray(progress["scheduled_ms"]),
+            np.ascontiguousarray(progress["first_token_ms"]),
+            np.ascontiguousarray(progress["finish_ms"]),
+            self.workload.output_tokens,
+        )
+
+    def _progress(self, costs: IterationCosts) -> Records:
+        fleet = BatchingFleet.of(self._engine(costs), self.recording.setup.engine_cores)
+        if self.recording.setup.lockstep:
+            state = fleet_state(self.workload, fleet)
+            run_in_lockstep(state)
+            return state.progress
+        return simulate_fleet(self.workload, POLICIES[FRONT], fleet).progress
+
+    def _engine(self, costs: IterationCosts) -> Engine:
+        setup = self.recording.setup
+        return Engine(
             costs=costs,
             kv_blocks=setup.kv_blocks or _blocks_of_all(self.recording),
             block_size=setup.block_size,
-            max_num_seqs=min(setup.max_num_seqs, len(workload)),
+            max_num_seqs=min(setup.max_num_seqs, len(self.workload)),
             max_num_batched_tokens=setup.max_num_batched_tokens,
             reserve_full=setup.reserve_full,
             async_scheduling=self.async_scheduling,
-        )
-        fleet = BatchingFleet.of(engine, setup.engine_cores)
-        if setup.lockstep:
-            questions, blocks = _questions(workload, setup.block_size)
-            capacities = np.array([e.kv_blocks for e in fleet.engines], dtype=np.int32)
-            state = idle_fleet(questions, blocks, _engines(fleet), capacities)
-            run_in_lockstep(state)
-            return Times(workload.arrival_ms, *(np.ascontiguousarray(state.progress[n]) for n in ("scheduled_ms","first_token_ms","finish_ms")), workload.output_tokens)
-        run = simulate_fleet(workload, POLICIES[FRONT], fleet)
-        return Times(
-            workload.arrival_ms,
-            np.asarray(run.progress["scheduled_ms"]),
-            run.first_token_ms,
-            run.finish_ms,
-            workload.output_tokens,
         )
 
 
