@@ -15,6 +15,7 @@ from pointsman.calibrate.cost_file import (
     ValidityRange,
 )
 from pointsman.calibrate.fit import Fit, fit_costs, residuals
+from pointsman.calibrate.over_time import OverTime, over_time
 from pointsman.calibrate.recording import Recording
 from pointsman.calibrate.sharing import Sharing, estimate_sharing
 from pointsman.calibrate.simulated import twin_of
@@ -30,13 +31,15 @@ class Calibration:
     """The costs of a recording, and how the simulated run agrees with it.
 
     ``overall`` is over all requests, ``held_out`` over those not fitted, None where all were.
-    ``sharing`` is None where the recording does not tell; nothing is shared then.
+    ``sharing`` is None where the recording does not tell; nothing is shared then. ``over_time`` is
+    None where there are no gauges to compare with.
     """
 
     recording: Recording
     fitted: int
     file: CostFile
     sharing: Sharing | None
+    over_time: OverTime | None
     overall: Agreement
     held_out: Agreement | None
 
@@ -62,6 +65,7 @@ def calibrate(recording: Recording, fit_first: int | None = None) -> Calibration
         fitted=fitted,
         file=_cost_file(recording, fitted, shared_blocks, fit, left),
         sharing=sharing,
+        over_time=over_time(recording, simulated),
         overall=agreement(recording.times, simulated),
         held_out=agreement(recording.times.rows(rest), simulated.rows(rest))
         if fitted < len(recording)

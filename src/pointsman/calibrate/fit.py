@@ -70,7 +70,7 @@ def _fit(twin: Twin, recorded: Times, start: Floats, expected: Floats) -> Fit:
 
     def loss(point: Floats) -> float:
         left = residuals(recorded, twin.run(_costs(point)).rows(chosen))
-        return _robust(left / softness) + 0.5 * float(np.sum((point - expected) ** 2))
+        return _robust(left / softness) + _robust(point - expected)
 
     found = Minimum(start, loss(start))
     for step in _SIMPLEX_SIZES:

@@ -89,7 +89,8 @@ def _start_together(fleet: Fleet, now_ms: float) -> float:
 
     The stretch goes as far as that of each core, and while the slowest one stays the slowest.
     """
-    slowest, length = NONE, np.int64(1) << 40
+    slowest = NONE
+    length: Any = np.int64(1) << 40
     for k in range(fleet.replicas.shape[0]):
         start_iteration(fleet, k, now_ms)
         core = fleet.replicas[k]

@@ -2,9 +2,9 @@
 
 A run folder holds ``meta.json``, ``requests.jsonl`` and, when there is one, ``timeseries.csv``
 (docs/calibration.md). An engine takes requests in between its iterations (``run_busy_loop`` of
-``vllm/v1/engine/core.py``), and stamps ``queued_ts`` then, up to an iteration after one came. When it
-came is ``arrival_time``, of another clock, and the difference of the two clocks is at most the least
-of ``queued_ts - arrival_time``: what comes just before an iteration ends does not wait.
+``vllm/v1/engine/core.py``), and stamps ``queued_ts`` then, up to an iteration after one came. When
+it came is ``arrival_time``, of the client's clock. What comes just before an iteration ends does
+not wait, so that the clocks differ by the least of ``queued_ts - arrival_time``.
 """
 
 from __future__ import annotations

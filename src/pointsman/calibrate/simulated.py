@@ -8,20 +8,22 @@ import numpy as np
 
 from pointsman.calibrate.lockstep import run_in_lockstep
 from pointsman.calibrate.recording import Recording, Times
+from pointsman.calibrate.setup import EngineSetup
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.catalogue import POLICIES
 from pointsman.sim.batching import BatchingFleet, Engine, fleet_state, simulate_fleet
 from pointsman.sim.batching_state import Records
 from pointsman.workload.workload import Workload, workload_of_columns
 
-FRONT = "least_requests"
+FRONT, LOCKSTEP_FRONT = "least_requests", "vllm"
 
 
 @dataclass(frozen=True, slots=True)
 class Twin:
     """The requests of a recording and the engine that they are replayed on, all but its costs.
 
-    Engine cores that do not step together stand behind the front ``least_requests``.
+    Several engine cores stand behind vLLM's own front where they step together (``lockstep``), and
+    behind ``least_requests`` where each runs for itself.
     """
 
     recording: Recording
@@ -58,6 +60,13 @@ class Twin:
             reserve_full=setup.reserve_full,
             async_scheduling=self.async_scheduling,
         )
+
+
+def front_of(setup: EngineSetup) -> str | None:
+    """What the engine cores stand behind; None of one core."""
+    if setup.engine_cores == 1:
+        return None
+    return LOCKSTEP_FRONT if setup.lockstep else FRONT
 
 
 def twin_of(recording: Recording, shared_blocks: float, async_scheduling: bool) -> Twin:
