@@ -21,8 +21,9 @@ _TTFT_FLOOR_MS = 200.0  # a TTFT counts relative to itself plus this, for short 
 _LEAST_TPOT_MS = 0.1
 
 # One after the other, each from where the last one ended: wide ones step over the many small
-# valleys that other admissions make, narrow ones find the bottom. In logarithms of the costs.
-_SIMPLEX_SIZES = (1.0, 0.5, 0.2, 0.08)
+# valleys that other admissions make, narrow ones find the bottom, and all of it once more. In
+# logarithms of the costs.
+_SIMPLEX_SIZES = (1.0, 0.5, 0.2, 0.08, 0.7, 0.3, 0.08)
 _STEPS = 400
 _LOG_RANGE = (-60.0, 20.0)
 
