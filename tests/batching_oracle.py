@@ -65,6 +65,7 @@ class Request:
 
     arrival: Arrival
     result: Result
+    number: int
     computed: int = 0
     generated: int = 0
     blocks: list[Block] = field(default_factory=list)
@@ -76,7 +77,7 @@ class Request:
     def ids(self, blocks: int) -> list[object]:
         """What its first blocks are known by: the chain's ids, then ids of its own."""
         chain = list(self.arrival.chain[:blocks])
-        return chain + [(id(self), place) for place in range(len(chain), blocks)]
+        return chain + [(self.number, place) for place in range(len(chain), blocks)]
 
     @property
     def decoding(self) -> bool:
@@ -142,7 +143,7 @@ class Cache:
     def keep_own(self, request: Request) -> None:
         """On a preemption: full blocks beyond the chain get ids of the request's own, anew."""
         for block in self.blocks:
-            if isinstance(block.content, tuple) and block.content[0] == id(request):
+            if isinstance(block.content, tuple) and block.content[0] == request.number:
                 del self.cached[block.content]
                 block.content = None
         ids = request.ids(request.computed // self.block_size)
@@ -158,6 +159,7 @@ class Replica:
         self.engine = engine
         self.cache = Cache(engine.capacity_blocks, engine.block_size)
         self.now = 0.0
+        self.arrived = 0
         self.running: list[Request] = []
         self.waiting: list[Request] = []
         self.batch: list[tuple[Request, int]] = []
@@ -178,7 +180,8 @@ class Replica:
         if most > self.engine.capacity_blocks:
             result.status = "rejected"
             return result
-        self.waiting.append(Request(arrival, result))
+        self.waiting.append(Request(arrival, result, self.arrived))
+        self.arrived += 1
         if self.ends_at is None:
             self.start_iteration(self.now)
         return result

@@ -11,6 +11,7 @@ from pointsman.calibrate.lockstep import run_in_lockstep
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.catalogue import POLICIES
 from pointsman.sim.batching import BatchingFleet, Engine, fleet_state, simulate_fleet
+from pointsman.sim.knowledge import Signals
 from pointsman.workload.workload import workload_of_columns
 
 TOKENS_ONLY = IterationCosts(10.0, 1.0, 0.0, 0.0)
@@ -28,9 +29,11 @@ def workload(requests):
 
 
 def lockstep(requests, cores, replica=None):
-    state = fleet_state(workload(requests), BatchingFleet.of(replica or engine(), cores))
-    core_of = run_in_lockstep(state)
-    return core_of.tolist(), state.progress
+    fleet = BatchingFleet.of(replica or engine(), cores)
+    state = fleet_state(workload(requests), fleet, Signals())
+    core_of = run_in_lockstep(state).tolist()
+    times = {name: state.progress[name] for name in ("scheduled_ms", "finish_ms")}
+    return core_of, {**times, "first_token_ms": state.flights["first_token_ms"]}
 
 
 def test_an_iteration_lasts_as_long_as_that_of_the_slowest_core():
@@ -122,6 +125,7 @@ def test_a_core_alone_is_a_replica(requests, late, seats, blocks):
     alone = Engine(costs, blocks, max_num_seqs=seats, async_scheduling=late)
     _, progress = lockstep(requests, 1, alone)
     fleet = BatchingFleet.of(alone, 1)
-    expected = simulate_fleet(workload(requests), POLICIES["round_robin"], fleet).progress
-    for name in ("scheduled_ms", "first_token_ms", "finish_ms"):
-        assert progress[name] == pytest.approx(expected[name], rel=1e-9)
+    expected = simulate_fleet(workload(requests), POLICIES["round_robin"], fleet)
+    assert progress["scheduled_ms"] == pytest.approx(expected.progress["scheduled_ms"], rel=1e-9)
+    assert progress["first_token_ms"] == pytest.approx(expected.first_token_ms, rel=1e-9)
+    assert progress["finish_ms"] == pytest.approx(expected.finish_ms, rel=1e-9)

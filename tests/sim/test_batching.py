@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman import POLICIES
-from pointsman.policies.policy import REQUEST
+from pointsman.policies.policy import REQUEST, ROWS
 from pointsman.sim.batching_loop import batching_loop
 from pointsman.sim.batching_state import ENGINE, FINISHED, NONE, QUESTION, Fleet, idle_fleet
+from pointsman.sim.knowledge import Signals
 from pointsman.sim.kv_cache import check_invariants
+from pointsman.sim.traffic import idle_traffic
 from tests import batching_oracle
 from tests.batching_cases import CASES
 
@@ -43,19 +45,26 @@ def fleet_of(
         engines[name] = getattr(engine, name)
     engines["see_late"] = engine.async_scheduling
     capacities = np.full(replicas, engine.capacity_blocks, dtype=np.int32)
-    return idle_fleet(questions, np.array(blocks, dtype=np.int32), engines, capacities)
+    engines["max_model_len"] = 1 << 20
+    questions["decode_row"] = NONE
+    fleet = idle_fleet(questions, np.array(blocks, dtype=np.int32), engines, capacities, Signals())
+    fleet.in_flight.replica_of[:, 0] = np.arange(replicas)
+    return fleet
 
 
 def run(fleet: Fleet, name: str = "round_robin") -> Fleet:
     rule = POLICIES[name]
     count, n = fleet.engines.shape[0], fleet.questions.shape[0]
+    traffic = idle_traffic(n, count)
+    for signal in ("queue", "prefix", "engine", "session", "steps"):
+        traffic.rules[signal] = 1
     wrong = batching_loop(rule.reads)(
         rule.choose,
         rule.parameter_values,
         fleet,
-        np.zeros((3, count)),
-        np.full(1, NONE, dtype=np.int32),
-        np.zeros(n, dtype=np.int32),
+        traffic,
+        np.zeros(ROWS * count),
+        np.full(2, NONE, dtype=np.int32),
         np.zeros(n, dtype=np.int8),
         np.zeros(1, dtype=REQUEST),
         len(rule.reasons),
@@ -69,11 +78,13 @@ def rows(fleet: Fleet) -> list[tuple]:
     return [
         (
             "finished" if row["status"] == FINISHED else "rejected",
-            *(absent(row[name]) for name in ("scheduled_ms", "first_token_ms", "finish_ms")),
+            absent(row["scheduled_ms"]),
+            absent(flight["first_token_ms"]),
+            absent(row["finish_ms"]),
             int(row["cached_tokens"]),
             int(row["preemptions"]),
         )
-        for row in fleet.progress
+        for row, flight in zip(fleet.progress, fleet.flights, strict=True)
     ]
 
 
@@ -161,7 +172,9 @@ def test_every_request_ends_and_nothing_is_left_behind(engine, arrivals, name, r
     check_invariants(fleet)
     assert (fleet.replicas["free"] == fleet.replicas["capacity"]).all()
     assert (fleet.replicas["running"] == 0).all()
-    assert (fleet.replicas["in_flight"] == 0).all()
+    for account in ("requests", "pending_ms", "pending_tokens", "context_tokens", "decoding"):
+        assert (fleet.in_flight.accounts[account] == 0).all()
+    assert (fleet.knowledge.expected == 0).all()
 
 
 def test_a_long_answer_is_one_event_not_hundreds():

@@ -27,4 +27,4 @@ def bytes_of(requests: int, blocks_each: int) -> int:
 def test_a_request_takes_a_fixed_number_of_bytes_and_four_a_block(blocks_each):
     """Arrival 8, service 8, prompt 4, output 4, session 4, adapter 4, offset 8, covered 4."""
     extra_offset = 8
-    assert bytes_of(100, blocks_each) == 100 * (44 + 4 * blocks_each) + extra_offset
+    assert bytes_of(100, blocks_each) == 100 * (48 + 4 * blocks_each) + extra_offset

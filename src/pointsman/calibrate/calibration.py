@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from pointsman.calibrate.agreement import Agreement, agreement
-from pointsman.calibrate.cost_file import (
-    SCHEMA,
-    CostFile,
-    EngineFacts,
-    Residuals,
-    ValidityRange,
-)
 from pointsman.calibrate.fit import Fit, fit_costs, residuals
 from pointsman.calibrate.over_time import OverTime, over_time
 from pointsman.calibrate.recording import Recording
 from pointsman.calibrate.sharing import Sharing, estimate_sharing
 from pointsman.calibrate.simulated import twin_of
 from pointsman.core.errors import wrong_value
+from pointsman.costs.calibrated import (
+    SCHEMA,
+    CostFile,
+    EngineFacts,
+    Residuals,
+    ValidityRange,
+)
 from pointsman.sim.batching_state import ENGINE_MODEL
 from pointsman.workload.workload import Floats, Longs
 

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numba import typeof, types
 
-from pointsman.core.compiled import Kernel, helper, inlined
+from pointsman.core.compiled import Kernel, inner, inner_inlined
+from pointsman.dispatch.accounts import count_sent
 from pointsman.sim.batching_engine import (
     cut_stretch,
     finish_stretch,
@@ -30,6 +31,7 @@ from pointsman.sim.batching_engine import (
     stretch_ms,
 )
 from pointsman.sim.batching_state import ENGINE, NONE, QUESTION, Fleet, idle_fleet
+from pointsman.sim.knowledge import Signals
 from pointsman.workload.workload import Floats, Ints, Longs
 
 _REPORT_MS = 100.0
@@ -44,7 +46,7 @@ _ROWS = 8
 _REPORTED_MS, _ENDED = range(2)
 
 
-@helper
+@inner
 def _report(accounts: Longs, clock: Floats, now_ms: float) -> None:
     """Tell the front what the cores counted, if that is due."""
     due = np.int64((now_ms - clock[_REPORTED_MS]) // _REPORT_MS)
@@ -58,7 +60,7 @@ def _report(accounts: Longs, clock: Floats, now_ms: float) -> None:
             accounts[_SENT, k] = 0
 
 
-@inlined
+@inner_inlined
 def _best_core(accounts: Longs) -> int:
     best, least = 0, np.int64(1) << 40
     for k in range(accounts.shape[1]):
@@ -69,12 +71,13 @@ def _best_core(accounts: Longs) -> int:
     return best
 
 
-@helper
+@inner
 def _count(fleet: Fleet, accounts: Longs, clock: Floats) -> None:
     """What the cores count at the end of an iteration: who came during it is not known yet."""
     for k in range(accounts.shape[1]):
-        known = np.int64(fleet.replicas[k].in_flight) - accounts[_CAME, k]
-        running = min(known, np.int64(fleet.replicas[k].running))
+        core = fleet.replicas[k]
+        known = np.int64(core.running + core.waiting) - accounts[_CAME, k]
+        running = min(known, np.int64(core.running))
         accounts[_CAME, k] = 0
         accounts[_BEFORE_WAITING, k] = accounts[_LAST_WAITING, k]
         accounts[_BEFORE_RUNNING, k] = accounts[_LAST_RUNNING, k]
@@ -83,7 +86,7 @@ def _count(fleet: Fleet, accounts: Longs, clock: Floats) -> None:
     clock[_ENDED] += 1.0
 
 
-@helper
+@inner
 def _start_together(fleet: Fleet, now_ms: float) -> float:
     """Start iterations on all cores; returns when they end, inf where none has a request.
 
@@ -115,7 +118,7 @@ def _start_together(fleet: Fleet, now_ms: float) -> float:
     return end_ms
 
 
-@helper
+@inner
 def _cut_together(fleet: Fleet, now_ms: float, end_ms: float) -> float:
     """End the stretch for an arrival; returns when."""
     for k in range(fleet.replicas.shape[0]):
@@ -146,7 +149,8 @@ def _run(fleet: Fleet, accounts: Longs, clock: Floats, core_of: Ints) -> None:
         accounts[_SENT, k] += 1
         accounts[_CAME, k] += 1
         core_of[i] = k
-        fleet.replicas[k].in_flight += 1.0
+        fleet.flights[i].sent_ms = now_ms
+        count_sent(fleet.in_flight, k, i, fleet.questions[i].prompt_tokens)
         join_queue(fleet, k, i)
         if end_ms == np.inf:
             end_ms = _start_together(fleet, now_ms)
@@ -157,8 +161,8 @@ def _run(fleet: Fleet, accounts: Longs, clock: Floats, core_of: Ints) -> None:
 
 @cache
 def _loop() -> Kernel:
-    one = np.ones(1, dtype=np.int32)
-    state: Any = idle_fleet(np.ones(1, dtype=QUESTION), one, np.ones(1, dtype=ENGINE), one)
+    one, question = np.ones(1, dtype=np.int32), np.ones(1, dtype=QUESTION)
+    state: Any = idle_fleet(question, one, np.ones(1, dtype=ENGINE), one, Signals())
     accounts = types.int64[:, ::1], types.float64[::1]
     return Kernel(_run, types.void(typeof(state), *accounts, types.int32[::1]))
 
@@ -168,6 +172,7 @@ def run_in_lockstep(fleet: Fleet) -> Ints:
 
     Each must fit into a core's blocks by itself, and the cores are set alike.
     """
+    fleet.knowledge.clock["keeps_holders"] = False
     core_of = np.full(fleet.questions.shape[0], NONE, dtype=np.int32)
     accounts = np.zeros((_ROWS, fleet.replicas.shape[0]), dtype=np.int64)
     _loop()(fleet, accounts, np.zeros(2), core_of)

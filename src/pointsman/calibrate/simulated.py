@@ -12,8 +12,8 @@ from pointsman.calibrate.setup import EngineSetup
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.catalogue import POLICIES
 from pointsman.sim.batching import BatchingFleet, Engine, fleet_state, simulate_fleet
-from pointsman.sim.batching_state import Records
-from pointsman.workload.workload import Workload, workload_of_columns
+from pointsman.sim.knowledge import Signals
+from pointsman.workload.workload import Floats, Workload, workload_of_columns
 
 FRONT, LOCKSTEP_FRONT = "least_requests", "vllm"
 
@@ -32,22 +32,25 @@ class Twin:
 
     def run(self, costs: IterationCosts) -> Times:
         """What would have happened with these costs."""
-        progress = self._progress(costs)
+        scheduled_ms, first_token_ms, finish_ms = self._run(costs)
         return Times(
             self.workload.arrival_ms,
-            np.ascontiguousarray(progress["scheduled_ms"]),
-            np.ascontiguousarray(progress["first_token_ms"]),
-            np.ascontiguousarray(progress["finish_ms"]),
+            np.ascontiguousarray(scheduled_ms),
+            np.ascontiguousarray(first_token_ms),
+            np.ascontiguousarray(finish_ms),
             self.workload.output_tokens,
         )
 
-    def _progress(self, costs: IterationCosts) -> Records:
+    def _run(self, costs: IterationCosts) -> tuple[Floats, Floats, Floats]:
         fleet = BatchingFleet.of(self._engine(costs), self.recording.setup.engine_cores)
         if self.recording.setup.lockstep:
-            state = fleet_state(self.workload, fleet)
+            state = fleet_state(self.workload, fleet, Signals())
             run_in_lockstep(state)
-            return state.progress
-        return simulate_fleet(self.workload, POLICIES[FRONT], fleet).progress
+            progress, first_token_ms = state.progress, state.flights["first_token_ms"]
+        else:
+            run = simulate_fleet(self.workload, POLICIES[FRONT], fleet)
+            progress, first_token_ms = run.progress, run.first_token_ms
+        return progress["scheduled_ms"], first_token_ms, progress["finish_ms"]
 
     def _engine(self, costs: IterationCosts) -> Engine:
         setup = self.recording.setup

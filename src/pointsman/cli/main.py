@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from types import ModuleType
 
-from pointsman.cli import calibrate, compare, decide, estimate, policies, replay, serve, trace
+from pointsman.cli import calibrate, compare, decide, estimate, init, policies, replay, serve, trace
 from pointsman.cli.parser import Parser
 from pointsman.core.errors import PointsmanError
 
@@ -32,6 +32,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     calibrate,
     serve,
     replay,
+    init,
 )
 
 EXIT_INTERNAL = 70

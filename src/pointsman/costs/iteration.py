@@ -22,7 +22,11 @@ class IterationCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CostModel(Protocol):
-    """Whatever prices the iterations of one replica."""
+    """Whatever prices the iterations of one replica.
+
+    There are three: the roofline of an instance (``roofline.py``), a recorded engine
+    (``calibrated.py``), the lesson's linear proxies (``proxies.py``).
+    """
 
     def iteration_costs(self) -> IterationCosts:
         """The five parameters for this replica."""

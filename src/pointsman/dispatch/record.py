@@ -17,7 +17,7 @@ from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.ledger import NOWHERE
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.view import UNKNOWN, Situation
-from pointsman.policies.policy import SIGNALS
+from pointsman.policies.policy import BASIC, ROWS
 from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS
 
 SCHEMA = "pointsman.decision-log"
@@ -28,6 +28,8 @@ ERROR = "error"
 CANCELLED = "cancelled"
 TRUNCATED = "truncated"
 STATUSES = (OK, ERROR, CANCELLED, TRUNCATED)
+
+LOGGED = BASIC[:3]  # the first rows of a view, all that a router can fill today
 
 # What a reader accepts, and a workload can hold.
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
@@ -82,7 +84,8 @@ class Choice(
     @property
     def situation(self) -> Situation:
         """What the choice was made from, bit for bit."""
-        rows = [self.view.get(signal, [None] * len(self.candidates)) for signal in SIGNALS]
+        rows = [self.view.get(signal, [None] * len(self.candidates)) for signal in LOGGED]
+        rows += [[None] * len(self.candidates)] * (ROWS - len(LOGGED))
         return Situation(
             now_ms=self.time_ms,
             prompt_tokens=UNKNOWN if self.prompt_tokens is None else self.prompt_tokens,
@@ -126,7 +129,7 @@ Line = LogHead | Choice | Outcome
 
 def signal_rows(situation: Situation) -> dict[str, list[float | None]]:
     """The view by the names of its rows."""
-    return dict(zip(SIGNALS, situation.view.tolist(), strict=True))
+    return dict(zip(LOGGED, situation.view.tolist(), strict=False))
 
 
 def hexadecimal(chain: Chain) -> list[str]:

@@ -23,8 +23,9 @@ from pointsman.policies.policy import (
     RANDOM,
     REQUEST,
     REQUESTS,
+    ROWS,
     SESSION,
-    SIGNALS,
+    SIGNAL_OF_ROW,
     Policy,
     View,
 )
@@ -56,7 +57,7 @@ class Decision(NamedTuple):
 def view_of(ledger: Ledger, cached: Floats, candidates: Sequence[int], now_ms: float) -> View:
     """The view of the candidates: our own accounts, and ``cached`` tokens of every replica."""
     chosen = np.asarray(candidates, dtype=np.intp)
-    view = np.empty((len(SIGNALS), chosen.shape[0]), dtype=np.float64)
+    view = np.full((ROWS, chosen.shape[0]), np.nan, dtype=np.float64)
     view[FREE_AT_MS] = now_ms + ledger.outstanding_ms[chosen]
     view[REQUESTS] = ledger.requests[chosen]
     view[CACHED_TOKENS] = cached[chosen]
@@ -71,10 +72,12 @@ def decide(policy: Policy, situation: Situation) -> Decision:
     home = _home_column(situation) if SESSION in policy.reads else NOWHERE
     random = situation.random if RANDOM in policy.reads else 0.0
     cached = float(situation.view[CACHED_TOKENS].max()) if "prefix" in policy.reads else 0.0
-    fields = (situation.now_ms, situation.prompt_tokens, situation.sequence, home, cached, random)
-    request = np.array(fields, dtype=REQUEST)[()]  # in the order of REQUEST
+    request = np.zeros((), dtype=REQUEST)
+    request["now_ms"], request["prompt_tokens"] = situation.now_ms, situation.prompt_tokens
+    request["sequence"], request["home"] = situation.sequence, home
+    request["longest_hit_tokens"], request["random"] = cached, random
     candidate, reason = policy.choose(
-        request, _visible(policy, situation.view), policy.parameter_values
+        request[()], _visible(policy, situation.view), policy.parameter_values
     )
     if not (0 <= candidate < len(situation.candidates) and 0 <= reason < len(policy.reasons)):
         raise InputError(
@@ -97,7 +100,7 @@ def _home_column(situation: Situation) -> int:
 
 
 def _visible(policy: Policy, view: View) -> Any:
-    hidden = [row for row, signal in enumerate(SIGNALS) if signal not in policy.reads]
+    hidden = [row for row, signal in enumerate(SIGNAL_OF_ROW) if signal not in policy.reads]
     if not hidden:
         return view
     visible = view.copy()

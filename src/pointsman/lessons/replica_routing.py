@@ -19,7 +19,7 @@ from pointsman.core.errors import missing_field, wrong_value
 from pointsman.lessons import fields
 from pointsman.metrics.service import Served, replica_loads, service_metrics
 from pointsman.policies.catalogue import POLICIES
-from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, REQUEST, SIGNALS, Policy
+from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, REQUEST, ROWS, Policy
 from pointsman.sim.fifo import DEFAULT_CACHE_HIT_SPEEDUP, FifoFleet, Routed, simulate
 from pointsman.workload.builder import Row, WorkloadBuilder
 
@@ -59,7 +59,7 @@ def select_replica(  # noqa: PLR0913 - the lesson's signature
         raise wrong_value("routing", "replicas", replicas, "at least one replica")
     row = np.zeros(1, dtype=REQUEST)
     row["sequence"] = fields.turn(round_robin_index, len(fleet))
-    view = np.full((len(SIGNALS), len(fleet)), np.nan)
+    view = np.full((ROWS, len(fleet)), np.nan)
     if "queue" in policy.reads:
         row["now_ms"] = fields.number(request, "arrival_ms", "request")
         for index, replica in enumerate(fleet):

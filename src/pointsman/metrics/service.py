@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.percentiles import left_to_right_sum, nearest_rank
+from pointsman.metrics.rates import cached_fraction, per_second, window_ms
 from pointsman.metrics.skew import skew_ratio
 
 Floats = NDArray[np.float64]
@@ -91,7 +92,7 @@ def service_metrics(served: Served, replicas: int) -> ServiceMetrics:
         return ServiceMetrics()
     waits = np.sort(served.queue_wait_ms)
     latencies = np.sort(served.finish_ms - served.arrival_ms)
-    window_ms = float(served.finish_ms.max() - served.arrival_ms.min())
+    makespan_ms = window_ms(served.arrival_ms, served.finish_ms)
     requests = np.bincount(served.replica, minlength=replicas)
     busy_ms = _busy_ms(served, replicas)
     return ServiceMetrics(
@@ -106,12 +107,12 @@ def service_metrics(served: Served, replicas: int) -> ServiceMetrics:
         p95_latency_ms=nearest_rank(latencies, 0.95),
         p99_latency_ms=nearest_rank(latencies, 0.99),
         max_latency_ms=float(latencies[-1]),
-        throughput_requests_per_s=count * 1000.0 / window_ms if window_ms else 0.0,
+        throughput_requests_per_s=per_second(count, makespan_ms),
         cache_hit_rate=int(np.count_nonzero(served.hit)) / count,
         cached_token_fraction=_cached_fraction(served),
         load_skew_ratio=skew_ratio(requests, mean=count / replicas),
         busy_skew_ratio=skew_ratio(busy_ms),
-        utilisation=float(busy_ms.sum() / (replicas * window_ms)) if window_ms else 0.0,
+        utilisation=float(busy_ms.sum() / (replicas * makespan_ms)) if makespan_ms else 0.0,
     )
 
 
@@ -124,8 +125,7 @@ def reason_counts(reason: NDArray[np.int8], names: tuple[str, ...]) -> dict[str,
 def _cached_fraction(served: Served) -> float | None:
     if served.prompt_tokens is None or served.cached_tokens is None:
         return None
-    prompt_tokens = int(served.prompt_tokens.sum(dtype=np.int64))
-    return int(served.cached_tokens.sum(dtype=np.int64)) / prompt_tokens if prompt_tokens else 0.0
+    return cached_fraction(served.cached_tokens, served.prompt_tokens)
 
 
 def _busy_ms(served: Served, replicas: int) -> Floats:

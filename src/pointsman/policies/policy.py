@@ -1,9 +1,10 @@
 """What a policy is: a pure function of (request, view of the fleet) that returns a choice.
 
     choose(request, view, parameters) -> (candidate, reason)
+    choose(request, view, parameters, in_flight) -> (candidate, reason)
 
 ``request``     a record: the fields of ``REQUEST``.
-``view``        float64 of shape (signals, candidates), a row a signal: ``view[FREE_AT_MS, i]``.
+``view``        float64 of shape (ROWS, candidates), a row a signal: ``view[FREE_AT_MS, i]``.
                 Only eligible candidates have a column, so a policy cannot pick another.
 ``parameters``  float64, in the order of the policy's ``parameters``.
 ``candidate``   the column chosen.
@@ -30,7 +31,8 @@ from numpy.typing import NDArray
 
 from pointsman.core.compiled import Kernel
 from pointsman.core.errors import InputError, unknown_name, wrong_value
-from pointsman.policies.signals import check_purity, check_signals
+from pointsman.policies.in_flight import IN_FLIGHT_TYPE
+from pointsman.policies.signals import check_purity, check_signals, used_signals
 
 REQUEST = np.dtype(
     [
@@ -40,18 +42,50 @@ REQUEST = np.dtype(
         ("home", np.int64),  # the candidate that served the session's last request, or -1
         ("longest_hit_tokens", np.float64),  # the largest CACHED_TOKENS of any candidate
         ("random", np.float64),  # one draw from [0, 1), the policy's only randomness
+        ("key", np.int64),  # the same for requests of one session, else of one first block; >= 0
     ],
     align=True,
 )
 
-# The rows of a view. A row that the policy does not list in `reads` is NaN.
+# The rows of a view. A row that the policy does not list in `reads` is NaN. A candidate is a
+# replica, or, where prefill and decode are apart, a pair of them.
 FREE_AT_MS = 0  # when the candidate can start one more request; in the past when it is idle
 REQUESTS = 1  # requests sent there and not finished
 CACHED_TOKENS = 2  # leading tokens of this request's prompt in its cache; 0 for a miss
-SIGNALS = ("queue", "requests", "prefix")  # the names of the rows, as `reads` lists them
+WORK_MS = 3  # what the uncached rest of the prompt is expected to take there, by itself
+FULL_WORK_MS = 4  # what all of it would take
+PENDING_TOKENS = 5  # uncached prompt tokens of the requests there without a first token
+CONTEXT_TOKENS = 6  # prompts, and answers so far, of all requests there
+WAITING_REQUESTS = 7  # the engine's own gauge, as old as the last reading
+RUNNING_REQUESTS = 8  # the same
+KV_USE = 9  # the same; 0..1
+ITERATION_MS = 10  # what an iteration of those that decode there is expected to take
+
+CANDIDATE = 11  # its number, the same whoever else is eligible
+
+# The name in `reads` of each row; rows of one name come together.
+SIGNAL_OF_ROW = (
+    "queue",
+    "requests",
+    "prefix",
+    "work",
+    "work",
+    "pending",
+    "context",
+    "engine",
+    "engine",
+    "engine",
+    "decode",
+    "key",
+)
+ROWS = len(SIGNAL_OF_ROW)
 SESSION = "session"  # the name of `request.home` in `reads`
 RANDOM = "random"  # the name of `request.random` in `reads`
-READABLE = (*SIGNALS, SESSION, RANDOM)
+IN_FLIGHT = "in_flight"  # the name of the fourth argument in `reads`
+
+# What every driver can fill, and what only replicas that batch have.
+BASIC = ("queue", "requests", "prefix", SESSION, RANDOM)
+READABLE = (*BASIC, "work", "pending", "context", "engine", "decode", "key", IN_FLIGHT)
 
 View = NDArray[np.float64]
 Parameters = NDArray[np.float64]
@@ -66,17 +100,21 @@ class Request(Protocol):
     home: int
     longest_hit_tokens: float
     random: float
+    key: int
 
 
-Choose = Callable[[Request, View, Parameters], tuple[int, int]]
+Choose = Callable[..., tuple[int, int]]
 
 CHOOSE_ARGUMENTS = ("request", "view", "parameters")
+WITH_IN_FLIGHT = (*CHOOSE_ARGUMENTS, IN_FLIGHT)
 MAX_REASONS = 127  # they are kept in 8 bits
 
 REQUEST_TYPE = numba.from_dtype(REQUEST)
 VIEW_TYPE = types.Array(types.float64, 2, "C")
 PARAMETERS_TYPE = types.Array(types.float64, 1, "C")
-CHOOSE_SIGNATURE = types.UniTuple(types.int64, 2)(REQUEST_TYPE, VIEW_TYPE, PARAMETERS_TYPE)
+CHOICE_TYPE = types.UniTuple(types.int64, 2)
+CHOOSE_SIGNATURE = CHOICE_TYPE(REQUEST_TYPE, VIEW_TYPE, PARAMETERS_TYPE)
+CHOOSE_IN_FLIGHT_SIGNATURE = CHOICE_TYPE(REQUEST_TYPE, VIEW_TYPE, PARAMETERS_TYPE, IN_FLIGHT_TYPE)
 
 
 @dataclass(frozen=True)
@@ -89,7 +127,7 @@ class Policy:
     function: Choose
     reasons: tuple[str, ...]
     parameters: Mapping[str, float] = field(default_factory=dict)
-    reads: frozenset[str] = frozenset(READABLE)
+    reads: frozenset[str] = frozenset(BASIC)
 
     @property
     def choose(self) -> Any:
@@ -97,7 +135,12 @@ class Policy:
 
         Raises InputError when it is not in the subset that Numba compiles.
         """
-        return _compiled(self.function)
+        return _compiled(self.function, signature_for(self.reads))
+
+    @property
+    def needs_batching(self) -> tuple[str, ...]:
+        """The signals it reads that only replicas which batch have."""
+        return tuple(sorted(self.reads - set(BASIC)))
 
     @cached_property
     def parameter_values(self) -> Parameters:
@@ -127,10 +170,24 @@ class Policy:
         return f"{self.name}({values})"
 
 
+def signature_for(reads: frozenset[str]) -> Any:
+    """The type of a policy's function that reads these signals."""
+    return CHOOSE_IN_FLIGHT_SIGNATURE if IN_FLIGHT in reads else CHOOSE_SIGNATURE
+
+
+def view_for(reads: frozenset[str], candidates: int) -> View:
+    """A view whose rows are NaN but for those that are read, which are 0."""
+    view = np.full((ROWS, candidates), np.nan, dtype=np.float64)
+    for row, signal in enumerate(SIGNAL_OF_ROW):
+        if signal in reads:
+            view[row] = 0.0
+    return view
+
+
 @cache
-def _compiled(function: Choose) -> Any:
+def _compiled(function: Choose, signature: Any) -> Any:
     try:
-        return Kernel(function, CHOOSE_SIGNATURE).dispatcher
+        return Kernel(function, signature).dispatcher
     except (NumbaError, AttributeError, KeyError, NotImplementedError, TypeError) as error:
         why = " ".join(str(error).split())[:300]
         raise InputError(f"policy {function.__name__} does not compile: {why}") from error
@@ -146,35 +203,48 @@ def _check_reasons(name: str, reasons: tuple[str, ...]) -> None:
             raise wrong_value(f"policy {name}", "a reason", reason, "a name in printable ASCII")
 
 
+def _signals_read(name: str, function: Choose, reads: tuple[str, ...] | None) -> frozenset[str]:
+    shape = inspect.signature(function).parameters
+    if len(shape) not in (len(CHOOSE_ARGUMENTS), len(WITH_IN_FLIGHT)):
+        raise InputError(
+            f"policy {name}: it takes {inspect.signature(function)}; expected"
+            f" ({', '.join(CHOOSE_ARGUMENTS)}) or ({', '.join(WITH_IN_FLIGHT)})"
+        )
+    read = frozenset(reads if reads is not None else {*BASIC, *used_signals(function)})
+    if len(shape) == len(WITH_IN_FLIGHT):
+        return read | {IN_FLIGHT}
+    if IN_FLIGHT in read:
+        raise InputError(f"policy {name}: it reads in_flight; expected a fourth argument")
+    return read
+
+
 def policy(
     *,
     rule: str,
     source: str,
     reasons: tuple[str, ...],
     parameters: Mapping[str, float] | None = None,
-    reads: tuple[str, ...] = READABLE,
+    reads: tuple[str, ...] | None = None,
 ) -> Callable[[Choose], Policy]:
     """Make a Policy of a function, named after it.
 
     ``rule`` says in a sentence what it chooses, ``source`` where the rule comes from. ``reads``
-    names the signals it uses, out of ``READABLE``: a driver keeps up only those (default: all).
+    names the signals it uses, out of ``READABLE``: a driver keeps up only those (default: ``BASIC``
+    and what the code names). A function of four arguments gets the requests in flight as well
+    (``policies/in_flight.py``).
     """
 
     def decorate(function: Choose) -> Policy:
         name = function.__name__
-        for signal in reads:
+        for signal in reads or ():
             if signal not in READABLE:
                 raise unknown_name(f"policy {name}", "signal", signal, READABLE)
         _check_reasons(name, reasons)
         for parameter, value in (parameters or {}).items():
             if not isinstance(value, int | float) or not 0 <= value < np.inf:
                 raise wrong_value(f"policy {name}", parameter, value, "a finite number >= 0")
-        if len(inspect.signature(function).parameters) != len(CHOOSE_ARGUMENTS):
-            raise InputError(
-                f"policy {name}: it takes {inspect.signature(function)}; expected"
-                f" ({', '.join(CHOOSE_ARGUMENTS)})"
-            )
-        check_signals(name, function, reads)
+        read = _signals_read(name, function, reads)
+        check_signals(name, function, tuple(sorted(read)))
         check_purity(name, function)
         return Policy(
             name=name,
@@ -183,7 +253,7 @@ def policy(
             function=function,
             reasons=reasons,
             parameters=dict(parameters or {}),
-            reads=frozenset(reads),
+            reads=read,
         )
 
     return decorate

@@ -22,7 +22,7 @@ from pointsman.dispatch.dispatcher import Dispatcher, Question, Rules
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
-from pointsman.policies.policy import READABLE
+from pointsman.policies.policy import BASIC
 from pointsman.router.client import ClientConnection, Complain
 from pointsman.router.exchange import Exchange
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
@@ -126,7 +126,7 @@ def head_of(settings: RouterSettings) -> LogHead:
         policy=settings.policy_name,
         parameters=dict(policy.parameters),
         reads=sorted(policy.reads),
-        signals=list(READABLE),
+        signals=list(BASIC),
         replicas=[address.url for address in settings.replicas],
         seed=settings.rules.seed,
         block_tokens=BLOCK_TOKENS,

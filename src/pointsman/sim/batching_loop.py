@@ -1,9 +1,10 @@
 """The compiled event loop of a fleet that batches.
 
-Events in the order of (time, kind, number): an iteration that ends comes before an arrival. One
+Events in the order of (time, kind, number): iterations that end, then replicas that die, slow or
+join, then transfers that end, requests that come to their decode replica, and arrivals. One
 arrival through it:
 
-    accounts + holders -> view -> policy.choose -> replica -> its queue
+    accounts + holders + gauges -> view -> policy.choose -> candidate -> held, or its queue
 """
 
 from __future__ import annotations
@@ -14,195 +15,353 @@ from typing import Any
 import numpy as np
 from numba import typeof, types
 
-from pointsman.core.compiled import Kernel, inlined
+from pointsman.core.compiled import Kernel, inner, inner_inlined
+from pointsman.dispatch.accounts import count_sent
 from pointsman.dispatch.draws import uniform_draw
 from pointsman.dispatch.holders import fill_cached_tokens
 from pointsman.policies.policy import (
     CACHED_TOKENS,
-    CHOOSE_SIGNATURE,
-    FREE_AT_MS,
+    IN_FLIGHT,
     PARAMETERS_TYPE,
-    RANDOM,
     REQUEST_TYPE,
-    REQUESTS,
-    SESSION,
-    VIEW_TYPE,
+    ROWS,
+    signature_for,
 )
 from pointsman.sim.batching_engine import (
-    blocks_for,
-    cut_stretch,
     finish_stretch,
+    free_seat,
     join_queue,
+    receive,
     start_iteration,
     sync_stretch,
 )
-from pointsman.sim.batching_state import ENGINE, NONE, QUESTION, REJECTED, Fleet, idle_fleet
+from pointsman.sim.batching_state import (
+    CAN_NEVER_FIT,
+    ENGINE,
+    FAILED,
+    NO_REPLICA,
+    NONE,
+    QUESTION,
+    REJECTED,
+    Fleet,
+    idle_fleet,
+)
+from pointsman.sim.handoff import end_transfer, next_sent_ms, take_sent
+from pointsman.sim.knowledge import Signals, expect_block, hear_events
+from pointsman.sim.router_view import (
+    anybody_lives,
+    fill_view,
+    list_candidates,
+    note_steps,
+    read_gauges,
+    wait_ms,
+    work_ms,
+)
+from pointsman.sim.timeline import sample_until
+from pointsman.sim.traffic import (
+    Traffic,
+    end_of_request,
+    hold,
+    idle_traffic,
+    is_awaited,
+    let_go,
+    look_at,
+    next_arrival_ms,
+    next_held,
+    start,
+    take_arrival,
+    take_retry,
+    wake,
+)
 from pointsman.workload.workload import Floats, Ints
 
+# What the loop returns; else a row.
+DONE, CHANGED = -1, -2
 
-@inlined
-def _next_end(fleet: Fleet) -> int:
+ITERATION, CHANGE, TRANSFER, SENT, ARRIVAL, NOTHING = range(6)
+
+
+@inner_inlined
+def _next_event(fleet: Fleet, traffic: Traffic) -> tuple[int, float, int]:
+    """Kind, time and replica of what happens next."""
     first = 0
     for r in range(1, fleet.replicas.shape[0]):
         if fleet.replicas[r].end_ms < fleet.replicas[first].end_ms:
             first = r
-    return first
+    kind, now_ms = ITERATION, fleet.replicas[first].end_ms
+    rules = traffic.rules[0]
+    if rules.next_change < traffic.changes.shape[0]:
+        change_ms = traffic.changes[rules.next_change].time_ms
+        if change_ms < now_ms:
+            kind, now_ms = CHANGE, change_ms
+    if fleet.link[0].next_ms < now_ms:
+        kind, now_ms = TRANSFER, fleet.link[0].next_ms
+    sent_ms = next_sent_ms(fleet)
+    if sent_ms < now_ms:
+        kind, now_ms = SENT, sent_ms
+    if rules.next_arrival < rules.requests:
+        own_ms = fleet.questions[rules.next_arrival].arrival_ms
+        arrival_ms = next_arrival_ms(traffic, own_ms)
+        if arrival_ms < now_ms:
+            kind, now_ms = ARRIVAL, arrival_ms
+    if now_ms == np.inf:
+        kind = NOTHING
+    return kind, now_ms, first
 
 
-@inlined
-def _expected_wait_ms(fleet: Fleet, r: int, now_ms: float) -> float:
-    """Work sent there without a first token, less what it has had time to do of the oldest."""
-    replica = fleet.replicas[r]
-    oldest = replica.first_pending
-    while oldest != NONE and not np.isnan(fleet.progress[oldest].first_token_ms):
-        oldest = fleet.progress[oldest].following_pending
-    replica.first_pending = oldest
-    if oldest == NONE:
-        replica.pending_ms = 0.0  # sums of doubles leave crumbs
-        return 0.0
-    since_ms = max(replica.last_first_ms, fleet.questions[oldest].arrival_ms)
-    done_ms = min(now_ms - since_ms, fleet.progress[oldest].work_ms)
-    return max(0.0, replica.pending_ms - done_ms)  # type: ignore[no-any-return]
+@inner_inlined
+def _end_transfer(fleet: Fleet, traffic: Traffic, now_ms: float) -> None:
+    """A request's KV has come to its decode replica; its prefill replica frees it."""
+    j = fleet.link[0].next_row
+    i = j - traffic.rules[0].requests
+    decode = int(fleet.progress[j].replica)
+    sample_until(fleet, decode, now_ms)
+    prefill = int(fleet.progress[i].replica)
+    end_transfer(fleet, j, now_ms)
+    receive(fleet, decode, j, now_ms)
+    free_seat(fleet, prefill, i)
+    if fleet.replicas[prefill].waiting > 0:
+        wake(fleet, traffic, prefill, now_ms)
+    wake(fleet, traffic, decode, now_ms)
 
 
-@inlined
-def _account(fleet: Fleet, r: int, i: int, work_ms: float) -> None:
-    replica, request = fleet.replicas[r], fleet.progress[i]
-    replica.in_flight += 1.0
-    replica.pending_ms += work_ms
-    request.work_ms = work_ms
-    if replica.first_pending == NONE:
-        replica.first_pending = i
-    else:
-        fleet.progress[replica.last_pending].following_pending = i
-    replica.last_pending = i
+@inner
+def _join(fleet: Fleet, traffic: Traffic, r: int, i: int, now_ms: float) -> None:
+    """The request comes to the replica's queue; an idle replica starts at once."""
+    replica, engine = fleet.replicas[r], fleet.engines[r]
+    is_first = replica.first_waiting == NONE or engine.by_priority == 1
+    join_queue(fleet, r, i)
+    has_seat = replica.running + replica.receiving < engine.max_num_seqs
+    if replica.length == 0 or (is_first and has_seat):
+        wake(fleet, traffic, r, now_ms)
 
 
-@inlined
-def _work_ms(fleet: Fleet, r: int, i: int, cached_tokens: float) -> float:
-    """What the prompt's uncached rest takes there, by itself."""
-    engine, prompt = fleet.engines[r], fleet.questions[i].prompt_tokens
-    uncached = prompt - cached_tokens
-    attention = uncached * (prompt - 0.5 * uncached)
-    return engine.per_prefill_token_ms * uncached + engine.per_attention_ms * attention  # type: ignore[no-any-return]
+@inner
+def _account(fleet: Fleet, r: int, i: int, cached_tokens: float, now_ms: float) -> None:
+    """The router counts the request there, and expects its blocks there from now on."""
+    flight, question = fleet.flights[i], fleet.questions[i]
+    flight.sent_ms = now_ms
+    if question.remote == 0:
+        flight.work_ms = work_ms(fleet, r, i, cached_tokens)
+        flight.uncached_tokens = np.int32(question.prompt_tokens - cached_tokens)
+    fleet.progress[i].replica = r
+    count_sent(fleet.in_flight, r, i, question.prompt_tokens)
+    if fleet.knowledge.clock[0].keeps_holders == 1:
+        for place in range(question.chain_start, question.chain_start + question.prompt_blocks):
+            expect_block(fleet.knowledge, r, fleet.chain_blocks[place])
 
 
-@inlined
-def _expect_holder(fleet: Fleet, r: int, i: int) -> None:
-    """The router expects the prompt's blocks on the replica from now on."""
-    start = fleet.questions[i].chain_start
-    bit = np.uint64(1) << np.uint64(r & 63)
-    for place in range(start, start + fleet.questions[i].prompt_blocks):
-        fleet.holders[fleet.chain_blocks[place], r >> 6] |= bit
+@inner_inlined
+def _dispatch(fleet: Fleet, traffic: Traffic, i: int, c: int, now_ms: float) -> None:
+    """Send the request to the candidate."""
+    r = int(fleet.in_flight.replica_of[c, 0])
+    sample_until(fleet, r, now_ms)
+    decode = int(fleet.in_flight.replica_of[c, 1])
+    fleet.progress[i].tries += 1
+    if decode != NONE:
+        _account(fleet, decode, int(fleet.questions[i].decode_row), 0.0, now_ms)
+    _account(fleet, r, i, traffic.cached[r], now_ms)
+    _join(fleet, traffic, r, i, now_ms)
+
+
+@inner_inlined
+def _key(fleet: Fleet, i: int) -> int:
+    """The session's number; else one of the first block; else one of its own."""
+    question = fleet.questions[i]
+    if question.session >= 0:
+        return 3 * int(question.session)
+    if question.prompt_blocks > 0:
+        return 3 * int(fleet.chain_blocks[question.chain_start]) + 1
+    return 3 * i + 2
+
+
+@inner_inlined
+def _refuse(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
+    """No candidate can serve the request."""
+    somebody = anybody_lives(fleet, traffic)
+    fleet.progress[i].status = REJECTED if somebody else FAILED
+    fleet.progress[i].cause = CAN_NEVER_FIT if somebody else NO_REPLICA
+    end_of_request(traffic, now_ms)
 
 
 @cache
 def _fleet_type() -> Any:
     one = np.ones(1, dtype=np.int32)
-    engines = np.ones(1, dtype=ENGINE)
-    return typeof(idle_fleet(np.ones(1, dtype=QUESTION), one, engines, one))
+    questions, engines = np.ones(1, dtype=QUESTION), np.ones(1, dtype=ENGINE)
+    return typeof(idle_fleet(questions, one, engines, one, Signals()))
+
+
+def batching_loop(reads: frozenset[str]) -> Kernel:
+    """The loop for policies that read these signals."""
+    return _loop(IN_FLIGHT in reads)
 
 
 @cache
-def batching_loop(reads: frozenset[str]) -> Kernel:  # noqa: PLR0915 - one event loop
-    """The loop for policies that read these signals.
+def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
+    """The loop for policies that take the requests in flight, or do not.
 
-    It returns the row of the first request for which the policy chose no replica, or gave none of
-    its reasons; else NONE.
+    It returns DONE; or, to be called again, CHANGED where a replica changes or a request comes to
+    a decode replica that is gone, which are rare and handled outside (``membership.py``); or the
+    row of a request for which the policy chose no candidate, or gave none of its reasons.
     """
-    reads_queue = "queue" in reads
-    reads_requests = "requests" in reads
-    reads_prefix = "prefix" in reads
-    reads_session = SESSION in reads
-    reads_random = RANDOM in reads
 
     def run(  # noqa: PLR0913, PLR0917, PLR0912, PLR0915
         choose: Any,
         parameters: Floats,
         fleet: Fleet,
-        view: Floats,
+        traffic: Traffic,
+        buffer: Floats,
         home: Ints,
-        replica_of: Ints,
         reason_of: Any,
         request_row: Any,
         reasons: int,
         seed: int,
     ) -> int:
-        request = request_row[0]
-        count = view.shape[1]
+        request, rules = request_row[0], traffic.rules[0]
+        listed = fleet.in_flight.replica_of
+        clock = fleet.knowledge.clock[0]
         size = fleet.engines[0].block_size
-        arrivals = fleet.questions.shape[0]
-        i = 0
+        replicas = fleet.replicas.shape[0]
+        is_held = False
         while True:
-            r = _next_end(fleet)
-            end_ms = fleet.replicas[r].end_ms
-            now_ms = fleet.questions[i].arrival_ms if i < arrivals else np.inf
-            if end_ms <= now_ms:
-                if end_ms == np.inf:
-                    return NONE
-                finish_stretch(fleet, r)
-                start_iteration(fleet, r, end_ms)
-                continue
+            while rules.starting > 0:
+                rules.starting -= 1
+                start_iteration(fleet, traffic.starting[rules.starting], clock.now_ms)
+            # Who is to be routed now.
+            now_ms = clock.now_ms
+            if rules.retrying > 0:
+                i = take_retry(traffic)
+                is_held = False
+            elif rules.looking_at != NONE:
+                awaited = rules.looking_at
+                i = NONE
+                if wait_ms(fleet, awaited, now_ms) <= rules.hold_ms:
+                    i = next_held(traffic, now_ms)
+                if i == NONE:
+                    rules.looking_at = NONE
+                    continue
+                is_held = True
+            else:
+                kind, now_ms, r = _next_event(fleet, traffic)
+                clock.now_ms = now_ms
+                if rules.engine == 1 and clock.metrics_age_ms > 0.0:
+                    if kind == ITERATION:
+                        read_gauges(fleet, r, now_ms)
+                    elif kind != NOTHING:
+                        for k in range(replicas):
+                            read_gauges(fleet, k, now_ms)
+                if kind == ITERATION:
+                    finished = fleet.in_flight.finished[0]
+                    sample_until(fleet, r, now_ms)
+                    finish_stretch(fleet, r)
+                    for _ in range(fleet.in_flight.finished[0] - finished):
+                        end_of_request(traffic, now_ms)
+                    start(traffic, r)
+                    if rules.held > 0:
+                        look_at(traffic, r)
+                    continue
+                if kind == NOTHING:
+                    return DONE
+                if kind == CHANGE:
+                    return CHANGED
+                if kind == TRANSFER:
+                    _end_transfer(fleet, traffic, now_ms)
+                    continue
+                if kind == SENT:
+                    j = take_sent(fleet)
+                    if j != NONE:
+                        r = int(fleet.progress[j].replica)
+                        if fleet.replicas[r].alive == 0:
+                            rules.lost = j - rules.requests
+                            return CHANGED
+                        fleet.questions[j].arrival_ms = now_ms
+                        _join(fleet, traffic, r, j, now_ms)
+                    continue
+                i = take_arrival(traffic)
+                is_held = False
+                fleet.questions[i].arrival_ms = now_ms
 
             # What the policy sees.
             question = fleet.questions[i]
             prompt = question.prompt_tokens
             session = question.session
+            count = listed.shape[0]
+            if rules.same_columns == 0:
+                count = list_candidates(fleet, traffic, i)
+                if count == 0:
+                    if is_held:
+                        let_go(traffic, i)
+                    _refuse(fleet, traffic, i, now_ms)
+                    continue
+            view = buffer[: ROWS * count].reshape(ROWS, count)
             request.now_ms = now_ms
             request.prompt_tokens = prompt
-            request.sequence = i
-            if reads_session:
-                request.home = home[session] if session >= 0 else NONE
-            if reads_random:
-                request.random = uniform_draw(seed, i)
-            if reads_prefix:
-                for k in range(count):
+            request.sequence = rules.routed
+            request.home = NONE
+            if rules.session == 1:
+                last = home[2 * session] if session >= 0 else NONE
+                if last != NONE:
+                    for c in range(count):
+                        if listed[c, 0] == last and listed[c, 1] == home[2 * session + 1]:
+                            request.home = c
+            request.random = uniform_draw(seed, rules.routed)
+            request.key = _key(fleet, i)
+            if rules.prefix == 1:
+                for k in range(replicas):
                     sync_stretch(fleet, k, now_ms)
+                hear_events(fleet.knowledge, now_ms)
                 first = question.chain_start
-                last = first + min(question.prompt_blocks, (prompt - 1) // size)
-                coverage = (size, (last - first) * size)
-                row = view[CACHED_TOKENS]
-                request.longest_hit_tokens = fill_cached_tokens(
-                    fleet.holders, fleet.chain_blocks, first, last, coverage, row
+                last_block = first + min(question.prompt_blocks, (prompt - 1) // size)
+                coverage = (size, (last_block - first) * size)
+                holders, chain_blocks = fleet.knowledge.holders, fleet.chain_blocks
+                fill_cached_tokens(
+                    holders, chain_blocks, first, last_block, coverage, traffic.cached
                 )
-            for k in range(count):
-                if reads_queue:
-                    view[FREE_AT_MS, k] = now_ms + _expected_wait_ms(fleet, k, now_ms)
-                if reads_requests:
-                    view[REQUESTS, k] = fleet.replicas[k].in_flight
-
-            k, reason = choose(request, view, parameters)
-            if k < 0 or k >= count or reason < 0 or reason >= reasons:
+                longest = 0.0
+                for c in range(count):
+                    tokens = traffic.cached[listed[c, 0]]
+                    view[CACHED_TOKENS, c] = tokens
+                    longest = max(longest, tokens)
+                request.longest_hit_tokens = longest
+            if rules.steps == 1:
+                note_steps(fleet, now_ms)
+            if rules.engine == 1:
+                for k in range(replicas):
+                    read_gauges(fleet, k, now_ms)
+            fill_view(fleet, traffic, i, view, now_ms)
+            if reads_in_flight:
+                c, reason = choose(request, view, parameters, fleet.in_flight)
+            else:
+                c, reason = choose(request, view, parameters)
+            if c < 0 or c >= count or reason < 0 or reason >= reasons:
                 return i
-            replica_of[i] = k
+            rules.routed += 1
             reason_of[i] = reason
-            if reads_session and session >= 0:
-                home[session] = k
 
-            # What happens there.
-            replica = fleet.replicas[k]
-            if blocks_for(prompt + question.output_tokens - 1, size) > replica.capacity:
-                fleet.progress[i].status = REJECTED
-                i += 1
-                continue
-            _account(
-                fleet, k, i, _work_ms(fleet, k, i, view[CACHED_TOKENS, k] if reads_prefix else 0.0)
-            )
-            _expect_holder(fleet, k, i)
-            nobody_waits = replica.first_waiting == NONE
-            join_queue(fleet, k, i)
-            if replica.length == 0:
-                start_iteration(fleet, k, now_ms)
-            elif nobody_waits and replica.running < fleet.engines[k].max_num_seqs:
-                cut_stretch(fleet, k, now_ms)
-            i += 1
+            # What happens with it.
+            k = int(listed[c, 0])
+            if rules.holds == 1:
+                too_long = wait_ms(fleet, k, now_ms) > rules.hold_ms
+                has_room = is_held or rules.held < rules.most_held
+                overtakes = not is_held and rules.held > 0 and is_awaited(traffic, k)
+                if has_room and (too_long or overtakes):
+                    hold(traffic, i, k, work_ms(fleet, k, i, traffic.cached[k]), now_ms)
+                    if not too_long:  # it goes behind those before it in the order
+                        look_at(traffic, k)
+                    continue
+                if is_held:
+                    let_go(traffic, i)
+            if session >= 0:
+                home[2 * session] = k
+                home[2 * session + 1] = listed[c, 1]
+            _dispatch(fleet, traffic, i, c, now_ms)
 
     signature = types.int64(
-        types.FunctionType(CHOOSE_SIGNATURE),
+        types.FunctionType(signature_for(frozenset((IN_FLIGHT,) if reads_in_flight else ()))),
         PARAMETERS_TYPE,
         _fleet_type(),
-        VIEW_TYPE,
-        types.Array(types.int32, 1, "C"),
+        typeof(idle_traffic(1, 1)),
+        types.Array(types.float64, 1, "C"),
         types.Array(types.int32, 1, "C"),
         types.Array(types.int8, 1, "C"),
         types.Array(REQUEST_TYPE, 1, "C"),

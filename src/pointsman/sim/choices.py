@@ -20,3 +20,12 @@ def check_seed(seed: int) -> None:
     """Refuse a seed that is no integer in 0..2**63-1."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
         raise wrong_value("simulation", "seed", seed, "an integer in 0..2**63-1")
+
+
+def refuse_batching_signals(policy: Policy) -> None:
+    """Refuse a policy that reads what replicas that serve one request at a time do not have."""
+    if policy.needs_batching:
+        raise InputError(
+            f"policy {policy.name} reads {', '.join(policy.needs_batching)}, which replicas that"
+            " serve a request at a time do not have; expected a fleet that batches, compare --fleet"
+        )

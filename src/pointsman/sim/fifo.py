@@ -20,8 +20,8 @@ from pointsman.core.errors import InputError, wrong_value
 from pointsman.costs.stages import StageCosts, stages_of
 from pointsman.dispatch.holders import empty_holders, words_for
 from pointsman.metrics.service import Served
-from pointsman.policies.policy import REQUEST, SESSION, SIGNALS, Policy
-from pointsman.sim.choices import bad_choice, check_seed
+from pointsman.policies.policy import REQUEST, SESSION, Policy, view_for
+from pointsman.sim.choices import bad_choice, check_seed, refuse_batching_signals
 from pointsman.sim.fifo_loop import NONE, Outcome, Rates, Replicas, Requests, fifo_loop
 from pointsman.workload.workload import Floats, Ints, Workload
 
@@ -100,6 +100,7 @@ def simulate(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int = 0
     policies that use randomness. Raises InputError when the policy chooses no existing replica.
     """
     check_seed(seed)
+    refuse_batching_signals(policy)
     n = len(workload)
     outcome = Outcome(
         replica=np.empty(n, dtype=np.int32),
@@ -157,14 +158,10 @@ def _rates_of(workload: Workload, fleet: FifoFleet, seed: int) -> Rates:
 
 
 def _idle_replicas(workload: Workload, policy: Policy, count: int) -> Replicas:
-    view = np.full((len(SIGNALS), count), np.nan, dtype=np.float64)
-    for row, signal in enumerate(SIGNALS):
-        if signal in policy.reads:
-            view[row] = 0.0
     sessions = workload.session_count if SESSION in policy.reads else 0
     counted = "requests" in policy.reads
     return Replicas(
-        signals=view,
+        signals=view_for(policy.reads, count),
         free_at_ms=np.zeros(count, dtype=np.float64),
         holders=empty_holders(workload.block_count, count),
         home=np.full(sessions, NONE, dtype=np.int32),

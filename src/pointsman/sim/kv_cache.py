@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pointsman.core.compiled import inlined
+from pointsman.core.compiled import inner, inner_inlined
 from pointsman.sim.batching_state import NONE, Fleet
+from pointsman.sim.knowledge import tell
 
 
-@inlined
+@inner_inlined
 def _leave_ring(fleet: Fleet, r: int, slot: int) -> None:
     before, after = fleet.slots[r, slot].older, fleet.slots[r, slot].newer
     fleet.slots[r, before].newer = after
@@ -25,7 +26,7 @@ def _leave_ring(fleet: Fleet, r: int, slot: int) -> None:
     fleet.replicas[r].free -= 1
 
 
-@inlined
+@inner_inlined
 def take_slot(fleet: Fleet, r: int) -> int:
     """Take the slot that was freed longest ago; what it held is evicted. One must be free."""
     slot = fleet.slots[r, fleet.replicas[r].capacity].newer
@@ -35,13 +36,13 @@ def take_slot(fleet: Fleet, r: int) -> int:
     if block != NONE:
         fleet.slots[r, slot].block = NONE
         fleet.slot_of[r, block] = NONE
-        fleet.holders[block, r >> 6] &= ~(np.uint64(1) << np.uint64(r & 63))
+        tell(fleet.knowledge, r, block, 0)
         fleet.replicas[r].evictions += 1
     fleet.slots[r, slot].references = 1
     return slot  # type: ignore[no-any-return]
 
 
-@inlined
+@inner_inlined
 def use_slot(fleet: Fleet, r: int, slot: int) -> None:
     """Use a slot for its content, which a request hit."""
     if fleet.slots[r, slot].references == 0:
@@ -49,7 +50,7 @@ def use_slot(fleet: Fleet, r: int, slot: int) -> None:
     fleet.slots[r, slot].references += 1
 
 
-@inlined
+@inner_inlined
 def release_slot(fleet: Fleet, r: int, slot: int) -> None:
     """Use it no more; once nobody does, it is the one to be taken last."""
     fleet.slots[r, slot].references -= 1
@@ -63,13 +64,29 @@ def release_slot(fleet: Fleet, r: int, slot: int) -> None:
         fleet.replicas[r].free += 1
 
 
-@inlined
+@inner_inlined
 def name_content(fleet: Fleet, r: int, slot: int, block: int) -> None:
     """The slot is full of this block; an id that lies elsewhere stays there."""
     if fleet.slot_of[r, block] == NONE:
         fleet.slot_of[r, block] = slot
         fleet.slots[r, slot].block = block
-        fleet.holders[block, r >> 6] |= np.uint64(1) << np.uint64(r & 63)
+        tell(fleet.knowledge, r, block, 1)
+
+
+@inner
+def clear_cache(fleet: Fleet, r: int) -> None:
+    """All slots are free and empty, as those of a replica that starts."""
+    capacity = fleet.replicas[r].capacity
+    for slot in range(capacity + 1):
+        fleet.slots[r, slot].block = NONE
+        fleet.slots[r, slot].owner = NONE
+        fleet.slots[r, slot].next_own = NONE
+        fleet.slots[r, slot].references = 0
+        fleet.slots[r, slot].newer = slot + 1 if slot < capacity else 0
+        fleet.slots[r, slot].older = slot - 1 if slot > 0 else capacity
+    for block in range(fleet.slot_of.shape[1]):
+        fleet.slot_of[r, block] = NONE
+    fleet.replicas[r].free = capacity
 
 
 def check_invariants(fleet: Fleet) -> None:

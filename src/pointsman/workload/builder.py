@@ -44,6 +44,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     adapter: Hashable | None = None
     chain: Sequence[Hashable] = ()
     prefix_tokens: int | None = None
+    priority: int = 0
 
 
 class WorkloadBuilder:
@@ -64,6 +65,7 @@ class WorkloadBuilder:
         self._session = array("i")
         self._adapter = array("i")
         self._prefix = array("i")
+        self._priority = array("i")
         self._chains = Chains()
         self._ids: dict[str, int] = {}
         self._sessions = Numbering()
@@ -86,6 +88,7 @@ class WorkloadBuilder:
         self._session.append(MISSING if session is None else self._sessions[session])
         self._adapter.append(MISSING if adapter is None else self._adapters[adapter])
         self._prefix.append(covered_tokens)
+        self._priority.append(row.priority)
         self._chains.add(row.chain)
         self.rows += 1
 
@@ -158,6 +161,7 @@ class WorkloadBuilder:
             chain_blocks=blocks,
             prefix_tokens=_ints(self._prefix)[order],
             block_size_tokens=self.block_size_tokens,
+            priority=_ints(self._priority)[order],
             names=Names(self._ids_in(order), sessions, adapters, block_names),
             source=replace(source or Source(), out_of_order=out_of_order),
         )

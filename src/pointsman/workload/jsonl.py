@@ -15,6 +15,7 @@ import re
 from array import array
 from collections.abc import Hashable, Sequence
 from itertools import chain
+from typing import Annotated
 
 import msgspec
 
@@ -37,6 +38,8 @@ VERSION = 1
 HEADER_KEY = "pointsman"
 EXAMPLE_HEADER = '{"pointsman": 1, "block_size_tokens": 16}'
 # How an integer is shown; longer ones than Python converts are no integers to the JSON reader.
+Priority = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,4299}")
 
 _WANTED = {
@@ -52,6 +55,7 @@ _WANTED = {
     "prefix_tokens": TOKENS_WANTED,
     "session_id": ID_WANTED,
     "adapter_id": ID_WANTED,
+    "priority": "an integer, the lowest of which goes first",
 }
 
 
@@ -74,6 +78,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     prefix_tokens: Tokens | None = None
     session_id: int | str | None = None
     adapter_id: int | str | None = None
+    priority: Priority = 0
 
 
 def read(lines: NumberedLines, reading: Reading) -> WorkloadBuilder:
@@ -138,6 +143,7 @@ class _Parser:
             _text(line.adapter_id),
             blocks,
             prefix_tokens,
+            line.priority,
         )
 
     def _chain(self, line: _Line, where: str) -> tuple[Sequence[Hashable], int | None]:

@@ -73,6 +73,7 @@ class Workload:
     chain_blocks: Ints
     prefix_tokens: Ints  # tokens that the whole chain covers; at most prompt_tokens if known
     block_size_tokens: int  # tokens a block of the chains, but for the last one of a chain
+    priority: Ints  # the lowest first, on engines that go by it; 0 where none is given
     names: Names = field(default_factory=Names)
     source: Source = field(default_factory=Source)
 
@@ -116,6 +117,7 @@ def workload_of_columns(  # noqa: PLR0913
     chain_blocks: Any = None,
     prefix_tokens: Any = None,
     block_size_tokens: int = 1,
+    priority: Any = None,
     names: Names | None = None,
     source: Source | None = None,
 ) -> Workload:
@@ -150,6 +152,7 @@ def workload_of_columns(  # noqa: PLR0913
         chain_blocks=blocks,
         prefix_tokens=_column("prefix_tokens", prefix_tokens, n, np.int32, 0),
         block_size_tokens=block_size_tokens,
+        priority=_column("priority", priority, n, np.int32, 0),
         names=names or Names(),
         source=source or Source(),
     )

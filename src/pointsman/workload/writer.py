@@ -78,9 +78,12 @@ def _lines(
         workload.session[rows].tolist(),
         workload.adapter[rows].tolist(),
         workload.prefix_tokens[rows].tolist(),
+        workload.priority[rows].tolist(),
         strict=True,
     )
-    for row, (arrival, service, prompt, output, session, adapter, prefix) in enumerate(columns):
+    for row, (arrival, service, prompt, output, session, adapter, prefix, priority) in enumerate(
+        columns
+    ):
         line: dict[str, Any] = {}
         if names.requests is not None:
             line["request_id"] = names.requests[first + row]
@@ -95,6 +98,8 @@ def _lines(
             line["session_id"] = session if names.sessions is None else names.sessions[session]
         if adapter >= 0:
             line["adapter_id"] = adapter if names.adapters is None else names.adapters[adapter]
+        if priority:
+            line["priority"] = priority
         yield line, blocks[starts[row] - starts[0] : starts[row + 1] - starts[0]], prefix
 
 

@@ -1,0 +1,78 @@
+"""Named values from a file become checked values, or one clear error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pointsman.core.errors import InputError, missing_field, unknown_name, wrong_value
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a field may be: in words for a message, and as a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+    required: bool = True
+
+    def or_absent(self) -> Wanted:
+        """The same, of a field that may be left out."""
+        return Wanted(self.words, self.holds, required=False)
+
+    def or_null(self) -> Wanted:
+        """The same, of a field that may be null."""
+        return Wanted(f"{self.words}, or null", lambda value: value is None or self.holds(value))
+
+
+Fields = Mapping[str, Wanted]
+
+WHOLE = Wanted("an integer >= 1", lambda value: _is_whole(value) and value >= 1)
+COUNT = Wanted("an integer >= 0", lambda value: _is_whole(value) and value >= 0)
+POSITIVE = Wanted("a finite number > 0", lambda value: _is_finite(value) and value > 0)
+AMOUNT = Wanted("a finite number >= 0", lambda value: _is_finite(value) and value >= 0)
+FLAG = Wanted("true or false", lambda value: isinstance(value, bool))
+TEXT = Wanted("a text that is not empty", lambda value: isinstance(value, str) and value != "")
+GROUP = Wanted("a group of fields", lambda value: isinstance(value, dict))
+
+
+def toml_table(content: bytes, where: str) -> dict[str, Any]:
+    """The top level of a TOML file; InputError where it is none."""
+    try:
+        values: dict[str, Any] = msgspec.toml.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise InputError(f"{where}: not TOML: {error}") from None
+    return values
+
+
+def check_fields(values: object, fields: Fields, where: str) -> dict[str, Any]:
+    """All of ``fields`` and no other, each as it is wanted."""
+    if not isinstance(values, dict):
+        raise InputError(f"{where}: expected a group with the fields {', '.join(fields)}")
+    for name in values:
+        if name not in fields:
+            raise unknown_name(where, "field", name, fields)
+    for name, wanted in fields.items():
+        if name not in values:
+            if wanted.required:
+                raise missing_field(where, name, wanted.words)
+        elif not wanted.holds(values[name]):
+            raise wrong_value(where, name, values[name], wanted.words)
+    return values
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value < 1 << 62
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False

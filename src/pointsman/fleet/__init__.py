@@ -1,0 +1,1 @@
+"""Fleets as people describe them, made into what the simulator runs."""

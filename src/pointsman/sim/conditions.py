@@ -1,0 +1,101 @@
+"""What surrounds a fleet that batches: old signals, holding, a closed loop, replicas that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pointsman.core.errors import unknown_name, wrong_value
+from pointsman.sim.knowledge import Signals
+from pointsman.sim.membership import DIES, JOINS, SLOWS
+from pointsman.sim.traffic import EARLIEST_DEADLINE, FCFS, SHORTEST_PREFILL
+
+ORDERS = {
+    "fcfs": FCFS,
+    "shortest_prefill": SHORTEST_PREFILL,
+    "earliest_deadline": EARLIEST_DEADLINE,
+}
+EVENTS = {"dies": DIES, "slows": SLOWS, "joins": JOINS}
+
+# vLLM's router and sglang's try elsewhere before the first byte; one further try.
+MOST_TRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Requests are held in the router while the replica chosen for them has more than ``wait_ms``
+    of prefill waiting; at most ``most_held``, beyond which they are sent at once.
+
+    ``order``: who goes first, ``fcfs``, ``shortest_prefill`` (a ms of waiting outweighs ``ageing``
+    ms of prefill) or ``earliest_deadline`` (arrival + ``ttft_ms``; one that is late counts as
+    arriving four objectives later). Raises InputError for a value outside its range.
+    """
+
+    wait_ms: float
+    order: str = "fcfs"
+    most_held: int = 1024
+    ageing: float = 1.0
+    ttft_ms: float = 3000.0
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise unknown_name("holding", "order", self.order, ORDERS)
+        for name in ("wait_ms", "ageing", "ttft_ms"):
+            if not 0.0 <= getattr(self, name) < np.inf:
+                raise wrong_value("holding", name, getattr(self, name), "a finite number >= 0")
+        if not 1 <= self.most_held <= 1 << 20:
+            raise wrong_value("holding", "most_held", self.most_held, f"an integer in 1..{1 << 20}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLoop:
+    """``concurrency`` requests are in flight at any time; each that ends lets the next one of the
+    workload come ``think_ms`` later. The arrival times of the workload are not used."""
+
+    concurrency: int
+    think_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.concurrency, bool) or not 1 <= self.concurrency <= 1 << 31:
+            raise wrong_value("closed loop", "concurrency", self.concurrency, "an integer >= 1")
+        if not 0.0 <= self.think_ms < np.inf:
+            raise wrong_value("closed loop", "think_ms", self.think_ms, "a finite number >= 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """At ``time_ms`` the replica ``dies``, ``slows`` (its iterations take ``factor`` times what
+    they took nominally) or ``joins``, with an empty cache; it is absent until then."""
+
+    time_ms: float
+    replica: int
+    event: str
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.event not in EVENTS:
+            raise unknown_name("change of a replica", "event", self.event, EVENTS)
+        if not 0.0 <= self.time_ms < np.inf:
+            raise wrong_value("change of a replica", "time_ms", self.time_ms, "a time in ms >= 0")
+        if not 0.0 < self.factor < np.inf:
+            raise wrong_value("change of a replica", "factor", self.factor, "a number > 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The defaults: current signals, an open loop, nothing held, nobody fails."""
+
+    signals: Signals = field(default_factory=Signals)
+    holding: Holding | None = None
+    closed_loop: ClosedLoop | None = None
+    changes: Sequence[Change] = ()
+    most_tries: int = MOST_TRIES
+
+    def __post_init__(self) -> None:
+        if self.most_tries < 1:
+            raise wrong_value("conditions", "most_tries", self.most_tries, "an integer >= 1")
+
+
+NOTHING_SPECIAL = Conditions()

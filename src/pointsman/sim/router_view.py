@@ -1,0 +1,218 @@
+"""What the router shows a policy: the candidates of a request, and the rows of its view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pointsman.core.compiled import inner, inner_inlined
+from pointsman.dispatch.accounts import pending_wait_ms
+from pointsman.policies.policy import (
+    CANDIDATE,
+    CONTEXT_TOKENS,
+    FREE_AT_MS,
+    FULL_WORK_MS,
+    ITERATION_MS,
+    KV_USE,
+    PENDING_TOKENS,
+    REQUESTS,
+    RUNNING_REQUESTS,
+    WAITING_REQUESTS,
+    WORK_MS,
+)
+from pointsman.sim.batching_engine import blocks_for, iterations_done, sync_stretch
+from pointsman.sim.batching_state import NONE, Fleet
+from pointsman.sim.handoff import expected_transfer_ms, transfer_bytes
+from pointsman.sim.traffic import Traffic
+
+# While no answer has ended, answers are taken to be this long: one KV block of vLLM's.
+FIRST_GUESS_TOKENS = 16.0
+
+
+@inner_inlined
+def _fits(fleet: Fleet, r: int, tokens: int) -> bool:
+    engine = fleet.engines[r]
+    return (  # type: ignore[no-any-return]
+        blocks_for(tokens, engine.block_size) <= fleet.replicas[r].capacity
+        and tokens < engine.max_model_len
+    )
+
+
+@inner_inlined
+def _serves(fleet: Fleet, i: int, prefill: int, decode: int) -> bool:
+    """Whether the candidate lives and can ever hold the request."""
+    prompt = fleet.questions[i].prompt_tokens
+    most = prompt + fleet.questions[i].output_tokens - 1
+    if decode == NONE:
+        return fleet.replicas[prefill].alive == 1 and _fits(fleet, prefill, most)
+    most = prompt + fleet.questions[fleet.questions[i].decode_row].output_tokens - 1
+    return (
+        fleet.replicas[prefill].alive == 1
+        and fleet.replicas[decode].alive == 1
+        and _fits(fleet, prefill, prompt)
+        and _fits(fleet, decode, most)
+    )
+
+
+@inner
+def list_candidates(fleet: Fleet, traffic: Traffic, i: int) -> int:
+    """Write the candidates that can serve the request into ``replica_of``; how many they are."""
+    columns, listed = traffic.columns, fleet.in_flight.replica_of
+    count = 0
+    for c in range(columns.shape[0]):
+        if _serves(fleet, i, columns[c, 0], columns[c, 1]):
+            listed[count, 0] = columns[c, 0]
+            listed[count, 1] = columns[c, 1]
+            listed[count, 2] = columns[c, 2]
+            count += 1
+    return count
+
+
+@inner
+def anybody_lives(fleet: Fleet, traffic: Traffic) -> bool:
+    """Whether there is a candidate at all, for whatever request."""
+    for c in range(traffic.columns.shape[0]):
+        decode = traffic.columns[c, 1]
+        lives = fleet.replicas[traffic.columns[c, 0]].alive == 1
+        if lives and (decode == NONE or fleet.replicas[decode].alive == 1):
+            return True
+    return False
+
+
+@inner_inlined
+def work_ms(fleet: Fleet, r: int, i: int, cached_tokens: float) -> float:
+    """What the prompt's uncached rest takes there, by itself."""
+    engine, prompt = fleet.engines[r], fleet.questions[i].prompt_tokens
+    uncached = prompt - cached_tokens
+    attention = uncached * (prompt - 0.5 * uncached)
+    return engine.per_prefill_token_ms * uncached + engine.per_attention_ms * attention  # type: ignore[no-any-return]
+
+
+@inner
+def note_steps(fleet: Fleet, now_ms: float) -> None:
+    """Bring the tokens that have come back since the last event up to date."""
+    for r in range(fleet.replicas.shape[0]):
+        account = fleet.in_flight.accounts[r]
+        account.counts = fleet.replicas[r].running
+        account.steps = 0
+        if fleet.replicas[r].decodes > 0:
+            account.steps = iterations_done(fleet, r, now_ms)
+
+
+@inner_inlined
+def context_tokens(fleet: Fleet, r: int) -> float:
+    """Tokens of all requests there."""
+    account = fleet.in_flight.accounts[r]
+    return account.context_tokens + account.steps * fleet.replicas[r].decodes  # type: ignore[no-any-return]
+
+
+@inner_inlined
+def iteration_ms(fleet: Fleet, r: int) -> float:
+    """What an iteration of all that decode there takes."""
+    engine, account = fleet.engines[r], fleet.in_flight.accounts[r]
+    tokens = account.decoding_tokens + account.steps * fleet.replicas[r].decodes
+    return (  # type: ignore[no-any-return]
+        engine.per_iteration_ms
+        + engine.per_decode_ms * account.decoding
+        + engine.per_kv_token_ms * tokens
+    )
+
+
+@inner_inlined
+def wait_ms(fleet: Fleet, r: int, now_ms: float) -> float:
+    """Expected wait for the prefill of a request sent there now."""
+    return pending_wait_ms(fleet.in_flight, r, now_ms)
+
+
+@inner_inlined
+def expected_output(fleet: Fleet) -> float:
+    """Tokens of an answer to come: the mean of those that ended."""
+    finished = fleet.in_flight.finished
+    return finished[2] / finished[0] if finished[0] > 0 else FIRST_GUESS_TOKENS
+
+
+@inner
+def decode_wait_ms(fleet: Fleet, r: int, i: int) -> float:
+    """Expected wait for a seat and blocks on a decode replica, from what was sent there.
+
+    Requests there end at a rate of (those that decode) / (answer length x iteration); so many must
+    end as lack seats or tokens.
+    """
+    engine, account = fleet.engines[r], fleet.in_flight.accounts[r]
+    answer = expected_output(fleet)
+    tokens = context_tokens(fleet, r) + fleet.questions[i].prompt_tokens + answer
+    room = fleet.replicas[r].capacity * engine.block_size
+    lacking = account.requests + 1.0 - engine.max_num_seqs
+    if tokens > room:
+        mean_tokens = context_tokens(fleet, r) / max(1.0, account.requests)
+        lacking = max(lacking, (tokens - room) / max(1.0, mean_tokens))
+    if lacking <= 0.0:
+        return 0.0
+    return lacking * answer * iteration_ms(fleet, r) / max(1.0, account.decoding)  # type: ignore[no-any-return]
+
+
+@inner_inlined
+def pair_wait_ms(fleet: Fleet, traffic: Traffic, i: int, pair: Any, now_ms: float) -> float:
+    """Prefill wait, hand-off, decode wait and the iteration that brings the first token."""
+    prefill, decode = pair[0], pair[1]
+    size = fleet.engines[0].block_size
+    held = int(traffic.cached[decode]) // size
+    handoff_ms = expected_transfer_ms(fleet, transfer_bytes(fleet, i, held, size))
+    return (
+        wait_ms(fleet, prefill, now_ms)
+        + handoff_ms
+        + decode_wait_ms(fleet, decode, i)
+        + iteration_ms(fleet, decode)
+    )
+
+
+@inner
+def read_gauges(fleet: Fleet, r: int, now_ms: float) -> None:
+    """Read the engine's gauges as they were at the last instant of reading that has come.
+
+    Called before anything changes on the replica, so that what is there now was there then.
+    """
+    gauges, clock = fleet.knowledge.gauges[r], fleet.knowledge.clock[0]
+    age_ms = clock.metrics_age_ms
+    if now_ms < gauges.next_ms:
+        return
+    last_ms = now_ms
+    if age_ms > 0.0:
+        last_ms = gauges.next_ms + np.floor((now_ms - gauges.next_ms) / age_ms) * age_ms
+        gauges.next_ms = last_ms + age_ms
+    sync_stretch(fleet, r, last_ms)
+    replica = fleet.replicas[r]
+    gauges.waiting = replica.waiting
+    gauges.running = replica.running + replica.receiving
+    gauges.kv_use = (replica.capacity - replica.free) / replica.capacity
+
+
+@inner
+def fill_view(fleet: Fleet, traffic: Traffic, i: int, view: Any, now_ms: float) -> None:
+    """All rows but the cached tokens, for the candidates listed."""
+    rules, listed = traffic.rules[0], fleet.in_flight.replica_of
+    for c in range(view.shape[1]):
+        k, decode = int(listed[c, 0]), int(listed[c, 1])
+        account, gauges = fleet.in_flight.accounts[k], fleet.knowledge.gauges[k]
+        answers = k if decode == NONE else decode
+        if rules.queue == 1:
+            if decode == NONE:
+                view[FREE_AT_MS, c] = now_ms + wait_ms(fleet, k, now_ms)
+            else:
+                ahead_ms = pair_wait_ms(fleet, traffic, i, (k, decode), now_ms)
+                view[FREE_AT_MS, c] = now_ms + ahead_ms
+        view[CANDIDATE, c] = listed[c, 2]
+        view[REQUESTS, c] = account.requests
+        if decode != NONE:
+            view[REQUESTS, c] += fleet.in_flight.accounts[decode].requests
+        view[WORK_MS, c] = work_ms(fleet, k, i, traffic.cached[k])
+        view[FULL_WORK_MS, c] = work_ms(fleet, k, i, 0.0)
+        view[PENDING_TOKENS, c] = account.pending_tokens
+        if rules.engine == 1:
+            view[WAITING_REQUESTS, c] = gauges.waiting
+            view[RUNNING_REQUESTS, c] = gauges.running
+            view[KV_USE, c] = gauges.kv_use
+        if rules.steps == 1:
+            view[CONTEXT_TOKENS, c] = context_tokens(fleet, answers)
+            view[ITERATION_MS, c] = iteration_ms(fleet, answers)

@@ -1,0 +1,256 @@
+"""The requests outside the engines: those to come, those to be routed again, those held.
+
+    open loop     request i comes at questions[i].arrival_ms
+    closed loop   as many as ``concurrency`` are in flight; when one ends, the next one comes
+                  ``think_ms`` later, in the order of the workload
+
+Held requests wait in the router until the replica that the policy chooses for them has at most
+``hold_ms`` of work waiting (docs/simulator.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pointsman.core.compiled import inner, inner_inlined
+from pointsman.sim.batching_engine import cut_stretch
+from pointsman.sim.batching_state import Fleet
+
+NONE = -1
+FCFS, SHORTEST_PREFILL, EARLIEST_DEADLINE = range(3)
+
+# A held request that is late already counts as arriving so many objectives later: moved to the
+# back for good, it would starve.
+LATE_OBJECTIVES = 4.0
+
+RULES = np.dtype(
+    [
+        ("requests", np.int64),
+        ("next_arrival", np.int64),
+        ("routed", np.int64),
+        ("concurrency", np.int64),  # 0: open loop
+        ("think_ms", np.float64),
+        ("first_due", np.int64),
+        ("due", np.int64),
+        ("retrying", np.int64),
+        ("first_retry", np.int64),
+        ("most_tries", np.int32),
+        ("next_change", np.int64),
+        ("holds", np.int32),
+        ("hold_ms", np.float64),
+        ("most_held", np.int64),
+        ("held", np.int64),
+        ("order", np.int32),
+        ("ageing", np.float64),  # ms of prefill that a ms of waiting outweighs
+        ("ttft_ms", np.float64),  # the objective that deadlines are made of
+        ("lost", np.int64),  # a request that came to a decode replica that is gone; else NONE
+        ("starting", np.int64),  # replicas that start their next iteration at once
+        ("looking_at", np.int64),  # held requests of this replica are being tried; else NONE
+        ("look", np.int64),  # the number of this round of trying
+        ("same_columns", np.int32),  # 1: all candidates can serve every request, and live
+        # What the policy reads; all of it is looked up while the loop runs, for a loop compiled
+        # for each set of signals would take longer than it saves.
+        ("queue", np.int32),
+        ("prefix", np.int32),
+        ("engine", np.int32),
+        ("steps", np.int32),  # tokens that came back since the last event
+        ("session", np.int32),
+    ],
+    align=True,
+)
+
+CHANGE = np.dtype(
+    [("time_ms", np.float64), ("factor", np.float64), ("replica", np.int32), ("kind", np.int32)],
+    align=True,
+)
+
+HELD = np.dtype(
+    [
+        ("row", np.int64),
+        ("replica", np.int32),  # the one that it waits for
+        ("work_ms", np.float64),  # its prefill there
+        ("look", np.int64),  # the round in which it was last tried
+        ("since_ms", np.float64),
+    ],
+    align=True,
+)
+
+
+class Traffic(NamedTuple):
+    """What the event loop keeps of requests that are on no engine."""
+
+    rules: NDArray[Any]  # one record
+    due_ms: NDArray[np.float64]  # a ring: arrivals of a closed loop, released and not yet come
+    retries: NDArray[np.int64]  # a ring
+    changes: NDArray[Any]  # CHANGE, by time
+    held: NDArray[Any]
+    starting: NDArray[np.int64]  # those replicas
+    columns: NDArray[np.int32]  # (candidates, 3): as InFlight.replica_of, of all candidates
+    cached: NDArray[np.float64]  # by replica: tokens of the prompt being routed
+
+
+def idle_traffic(requests: int, replicas: int) -> Traffic:
+    """Open-loop traffic to replicas each of which is a candidate by itself; nothing is held."""
+    rules = np.zeros(1, dtype=RULES)
+    rules["requests"] = requests
+    rules["most_tries"] = 1
+    rules["looking_at"] = rules["lost"] = NONE
+    columns = np.full((replicas, 3), NONE, dtype=np.int32)
+    columns[:, 0] = columns[:, 2] = np.arange(replicas)
+    return Traffic(
+        rules=rules,
+        due_ms=np.zeros(max(1, requests), dtype=np.float64),
+        retries=np.zeros(max(1, requests), dtype=np.int64),
+        changes=np.zeros(0, dtype=CHANGE),
+        held=np.zeros(1, dtype=HELD),
+        starting=np.zeros(2 * replicas, dtype=np.int64),
+        columns=columns,
+        cached=np.zeros(replicas, dtype=np.float64),
+    )
+
+
+@inner_inlined
+def next_arrival_ms(traffic: Traffic, arrival_ms: float) -> float:
+    """When the next request comes, whose own time in the workload is ``arrival_ms``."""
+    rules = traffic.rules[0]
+    if rules.concurrency == 0:
+        return arrival_ms
+    return traffic.due_ms[rules.first_due] if rules.due > 0 else np.inf
+
+
+@inner_inlined
+def take_arrival(traffic: Traffic) -> int:
+    """The row that comes now."""
+    rules = traffic.rules[0]
+    row = rules.next_arrival
+    rules.next_arrival += 1
+    if rules.concurrency > 0:
+        rules.first_due = (rules.first_due + 1) % traffic.due_ms.shape[0]
+        rules.due -= 1
+    return row  # type: ignore[no-any-return]
+
+
+@inner_inlined
+def start(traffic: Traffic, r: int) -> None:
+    """The replica starts its next iteration before anything else happens."""
+    rules = traffic.rules[0]
+    traffic.starting[rules.starting] = r
+    rules.starting += 1
+
+
+@inner_inlined
+def wake(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> None:
+    """Somebody may be admitted there who could not be before."""
+    if fleet.replicas[r].length > 0:
+        cut_stretch(fleet, r, now_ms)
+    elif not _starts(traffic, r):
+        start(traffic, r)
+
+
+@inner_inlined
+def _starts(traffic: Traffic, r: int) -> bool:
+    found = False
+    for k in range(traffic.rules[0].starting):
+        found = found or traffic.starting[k] == r
+    return found
+
+
+@inner_inlined
+def end_of_request(traffic: Traffic, now_ms: float) -> None:
+    """A request ended, in whatever way: in a closed loop the next one is due."""
+    rules = traffic.rules[0]
+    if rules.concurrency > 0:
+        ring = traffic.due_ms
+        ring[(rules.first_due + rules.due) % ring.shape[0]] = now_ms + rules.think_ms
+        rules.due += 1
+
+
+@inner_inlined
+def ask_again(traffic: Traffic, i: int) -> None:
+    """The request is to be routed again, at once."""
+    rules, ring = traffic.rules[0], traffic.retries
+    ring[(rules.first_retry + rules.retrying) % ring.shape[0]] = i
+    rules.retrying += 1
+
+
+@inner_inlined
+def take_retry(traffic: Traffic) -> int:
+    """The next one to be routed again."""
+    rules = traffic.rules[0]
+    row = traffic.retries[rules.first_retry]
+    rules.first_retry = (rules.first_retry + 1) % traffic.retries.shape[0]
+    rules.retrying -= 1
+    return row  # type: ignore[no-any-return]
+
+
+@inner
+def hold(traffic: Traffic, i: int, r: int, work_ms: float, now_ms: float) -> None:
+    """Keep the request until replica r has little left to do; it may be held already."""
+    rules = traffic.rules[0]
+    place = 0
+    while place < rules.held and traffic.held[place].row != i:
+        place += 1
+    held = traffic.held[place]
+    if place == rules.held:
+        rules.held += 1
+        held.row = i
+        held.since_ms = now_ms
+    held.replica = r
+    held.work_ms = work_ms
+    held.look = rules.look
+
+
+@inner
+def let_go(traffic: Traffic, i: int) -> None:
+    """The request is held no more."""
+    rules = traffic.rules[0]
+    kept = 0
+    for place in range(rules.held):
+        if traffic.held[place].row != i:
+            if kept != place:
+                traffic.held[kept] = traffic.held[place]
+            kept += 1
+    rules.held = kept
+
+
+@inner_inlined
+def is_awaited(traffic: Traffic, r: int) -> bool:
+    """Whether a held request waits for the replica."""
+    found = False
+    for place in range(traffic.rules[0].held):
+        found = found or traffic.held[place].replica == r
+    return found
+
+
+@inner_inlined
+def _key(traffic: Traffic, place: int, now_ms: float) -> float:
+    rules, held = traffic.rules[0], traffic.held[place]
+    if rules.order == SHORTEST_PREFILL:
+        return held.work_ms + rules.ageing * held.since_ms  # type: ignore[no-any-return]
+    late = rules.order == EARLIEST_DEADLINE and now_ms > held.since_ms + rules.ttft_ms
+    return held.since_ms + (LATE_OBJECTIVES * rules.ttft_ms if late else 0.0)  # type: ignore[no-any-return]
+
+
+@inner
+def next_held(traffic: Traffic, now_ms: float) -> int:
+    """The first in order of those that wait for the replica looked at; NONE: all were tried."""
+    rules = traffic.rules[0]
+    found, least = NONE, np.inf
+    for place in range(rules.held):
+        held = traffic.held[place]
+        if held.replica == rules.looking_at and held.look != rules.look:
+            key = _key(traffic, place, now_ms)
+            if key < least:
+                least = key
+                found = held.row
+    return found
+
+
+@inner_inlined
+def look_at(traffic: Traffic, r: int) -> None:
+    """Try the requests that are held for the replica."""
+    traffic.rules[0].looking_at = r
+    traffic.rules[0].look += 1
