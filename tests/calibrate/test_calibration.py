@@ -52,13 +52,18 @@ def errors(figures) -> list[float]:
         (1, {}),
         (1, {"async_scheduling": False}),
         (2, {"async_scheduling": False}),
-        (2, {"enable_expert_parallel": True}),
     ],
 )
 def test_a_run_of_the_simulator_is_found_again(tmp_path, cores, arguments):
     result = calibrate(read_recording(synthetic(tmp_path, cores, **arguments)), COUNT // 2)
     assert max(errors(result.overall) + errors(result.held_out)) < 0.03
     assert result.file.engine.async_scheduling is arguments.get("async_scheduling", True)
+
+
+def test_a_run_on_cores_that_step_together_is_found_again(tmp_path):
+    recording = read_recording(synthetic(tmp_path, 2, enable_expert_parallel=True))
+    result = calibrate(recording, 3 * COUNT // 4)
+    assert max(errors(result.overall) + errors(result.held_out)) < 0.03
 
 
 def test_scheduling_that_is_not_known_is_found(tmp_path):
