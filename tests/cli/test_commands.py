@@ -208,6 +208,8 @@ def test_policies_are_listed_with_rule_and_source(capsys):
     rows = {row["name"]: row for row in json.loads(out)["policies"]}
     assert rows["locality_aware"]["parameters"] == {"slack_ms": 5.0}
     assert rows["power_of_two"]["source"].startswith("M. Mitzenmacher")
+    assert rows["power_of_two"]["needs"] == ""
+    assert rows["llmd_default"]["needs"] == "a fleet that batches"
 
 
 @pytest.mark.parametrize(

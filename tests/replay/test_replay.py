@@ -8,7 +8,7 @@ from pointsman.dispatch.log_file import DecisionLog, read_log
 from pointsman.dispatch.policy_file import policy_sha256
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import Usage
-from pointsman.policies.catalogue import POLICIES, policy_named
+from pointsman.policies.catalogue import EVERYWHERE, policy_named
 from pointsman.replay.replay import replay_other, replay_same
 from pointsman.router.service import RouterSettings, head_of
 from pointsman.router.upstream import replica_address
@@ -49,7 +49,7 @@ def replace_line(path, number, **changes):
     path.write_bytes(b"\n".join(lines) + b"\n")
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, "locality_aware:slack_ms=0.125"])
+@pytest.mark.parametrize("policy", [*EVERYWHERE, "locality_aware:slack_ms=0.125"])
 def test_a_log_replays_to_its_own_choices(tmp_path, policy):
     result = replay_same(read_log(logged(tmp_path / "log", policy)))
     assert (result.choices, result.differences) == (60, [])
@@ -81,7 +81,7 @@ def test_a_reason_that_was_altered_is_found(tmp_path):
     assert [item.recorded_reason for item in replay_same(read_log(path)).differences] == ["whim"]
 
 
-@pytest.mark.parametrize("other", list(POLICIES))
+@pytest.mark.parametrize("other", list(EVERYWHERE))
 def test_any_policy_can_be_asked_about_a_log_of_any_other(tmp_path, other):
     log = read_log(logged(tmp_path / "log", "round_robin"))
     result = replay_other(log, policy_named(other))

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import argparse
 
-from pointsman.cli import options, progress
+from pointsman.cli import fleet_flags, options, progress
 
 NAME = "compare"
 HELP = "run one workload through several routing policies and say which to take"
 
 DEFAULT_POLICIES = ("round_robin", "queue_aware", "locality_aware")
+FLEET_POLICIES = (
+    "round_robin",
+    "least_requests",
+    "queue_aware",
+    "locality_aware",
+    "earliest_first_token",
+    "fewest_misses",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     options.add_reading(parser)
-    options.add_fleet(parser)
+    options.add_fleet(parser, batching=True)
+    fleet_flags.add_fleet_flags(parser)
     parser.add_argument(
         "--policy",
         action="append",
         metavar="NAME",
-        help=f"{options.POLICY_HELP}; repeat it (default: {', '.join(DEFAULT_POLICIES)})",
+        help=f"{options.POLICY_HELP}; repeat it (default: {', '.join(DEFAULT_POLICIES)}; with"
+        f" --fleet {', '.join(FLEET_POLICIES)})",
     )
     options.add_slack(parser)
     options.add_seed(parser)
@@ -29,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare; 0."""
+    if arguments.fleet is not None:
+        return _on_fleet(arguments)
+    fleet_flags.check_no_fleet_flags(arguments)
+    return _one_at_a_time(arguments)
+
+
+def _one_at_a_time(arguments: argparse.Namespace) -> int:
     from pointsman.comparison.policies import compare_policies
     from pointsman.report.comparison import comparison_text
 
@@ -41,4 +58,33 @@ def run(arguments: argparse.Namespace) -> int:
         )
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: comparison_text(comparison, reading, form))
+    return 0
+
+
+def _on_fleet(arguments: argparse.Namespace) -> int:
+    from pointsman.comparison.fleets import Trial, compare_on_fleet
+    from pointsman.core.errors import InputError
+    from pointsman.report.fleet_comparison import fleet_comparison_text
+
+    if arguments.cache_hit_speedup is not None:
+        raise InputError(
+            "--cache-hit-speedup goes with --replicas; with --fleet a hit saves the prefill of the"
+            " cached tokens"
+        )
+    objectives = fleet_flags.objectives_of_flags(arguments)
+    texts = arguments.policy or FLEET_POLICIES
+    named = options.policies_of(texts, arguments.slack_ms)
+    policies = fleet_flags.with_objectives(texts, named, objectives)
+    description = fleet_flags.described_fleet(arguments, objectives)
+    trial = Trial(objectives=objectives, seed=arguments.seed, baseline=arguments.baseline)
+    workload = options.read_trace(arguments)
+    with progress.steps(len(policies), len(workload)) as begin:
+        comparison = compare_on_fleet(
+            workload, policies, description, trial, lambda policy: begin(policy.label)
+        )
+    if arguments.format in ("json", "csv"):  # the table has them
+        for warning in comparison.warnings:
+            options.say(f"warning: {warning}")
+    reading = options.read_options(arguments)
+    options.deliver(arguments, lambda form: fleet_comparison_text(comparison, reading, form))
     return 0

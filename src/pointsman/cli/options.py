@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.cli import progress
+from pointsman.cli.fleet_flags import FLEET_HELP
 
 if TYPE_CHECKING:
     from pointsman.policies.policy import Policy
@@ -104,15 +105,22 @@ def read_trace(arguments: argparse.Namespace) -> Workload:
     return workload
 
 
-def add_fleet(parser: argparse.ArgumentParser) -> None:
-    """The simulated fleet and what a request costs on it."""
+def add_fleet(parser: argparse.ArgumentParser, batching: bool = False) -> None:
+    """The simulated fleet and what a request costs on it; ``batching``: or ``--fleet``."""
     group = parser.add_argument_group("fleet")
-    group.add_argument(
-        "--replicas", type=int, required=True, metavar="N", help="how many equal replicas there are"
+    kinds = group.add_mutually_exclusive_group(required=True) if batching else group
+    kinds.add_argument(
+        "--replicas",
+        type=int,
+        required=not batching,
+        metavar="N",
+        help="how many equal replicas there are",
     )
-    group.add_argument(
-        "--costs", type=Path, metavar="FILE", help="cost constants, .json or .toml (see estimate)"
-    )
+    costs_help = "cost constants, .json or .toml (see estimate)"
+    if batching:
+        kinds.add_argument("--fleet", metavar="FLEET", help=FLEET_HELP)
+        costs_help += "; with --fleet what pointsman calibrate wrote"
+    group.add_argument("--costs", type=Path, metavar="FILE", help=costs_help)
     group.add_argument(
         "--cache-hit-speedup",
         type=float,
@@ -144,16 +152,25 @@ POLICY_HELP = (
 def add_slack(parser: argparse.ArgumentParser) -> None:
     """The one parameter with a flag of its own."""
     parser.add_argument(
-        "--slack-ms", type=float, metavar="MS", help="of locality-aware policies (default: 5)"
+        "--slack-ms",
+        type=_slack,
+        metavar="MS",
+        help="of locality-aware policies, or auto: what each hit saves (default: 5)",
     )
 
 
-def policy_of(text: str, slack_ms: float | None) -> Policy:
+def _slack(text: str) -> str:
+    if text != "auto":
+        float(text)
+    return text
+
+
+def policy_of(text: str, slack_ms: str | None) -> Policy:
     """One policy, as ``policies_of`` gives several."""
     return policies_of([text], slack_ms)[0]
 
 
-def policies_of(texts: Sequence[str], slack_ms: float | None) -> list[Policy]:
+def policies_of(texts: Sequence[str], slack_ms: str | None) -> list[Policy]:
     """Policies by name or file; ``--slack-ms`` sets it where the text does not.
 
     Raises InputError when none of them takes ``--slack-ms``.
@@ -170,12 +187,12 @@ def policies_of(texts: Sequence[str], slack_ms: float | None) -> list[Policy]:
     ]
     if not any(taking):
         raise InputError(
-            f"--slack-ms is {slack_ms:g}, and {', '.join(texts)} does not take it;"
+            f"--slack-ms is {slack_ms}, and {', '.join(texts)} does not take it;"
             " expected a policy with the parameter slack_ms, such as locality_aware"
         )
     return [
-        policy.bind(slack_ms=slack_ms) if takes else policy
-        for policy, takes in zip(policies, taking, strict=True)
+        policy_named(f"{text}:slack_ms={slack_ms}") if takes else policy
+        for text, policy, takes in zip(texts, policies, taking, strict=True)
     ]
 
 

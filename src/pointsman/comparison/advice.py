@@ -40,7 +40,7 @@ def advise(comparison: Comparison) -> Advice:
     assumptions.
     """
     results = comparison.results
-    few = _few(len(comparison.workload))
+    few = few_requests(len(comparison.workload))
     latency = _against("P95 latency", _p95_latency, results)
     if len(results) == 1:
         return Advice(None, None, f"Only {results[0].policy.label} was run: {latency}.{few}")
@@ -151,7 +151,8 @@ def _skew(chosen: PolicyResult, rival: PolicyResult) -> _Point:
     return _Point(f"a busy-time skew of {ours:.2f} against {theirs:.2f}", theirs - ours, margin)
 
 
-def _few(requests: int) -> str:
+def few_requests(requests: int) -> str:
+    """A remark where a P95 rests on very few of them; nothing where it does not."""
     if requests >= FEW_REQUESTS:
         return ""
     return f" Few requests ({requests}): a P95 of so few rests on the slowest five at most."

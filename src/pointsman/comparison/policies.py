@@ -50,17 +50,22 @@ def compare_policies(
     ``on_policy`` is called before each run. Raises InputError for no policies or for two that are
     the same.
     """
+    check_each_once(policies)
+    results = []
+    for policy in policies:
+        on_policy(policy)
+        results.append(_result(workload, policy, fleet, seed))
+    return Comparison(workload, fleet, seed, tuple(sorted(results, key=_rank)))
+
+
+def check_each_once(policies: Sequence[Policy]) -> None:
+    """Refuse no policies, and two that are the same."""
     if not policies:
         raise InputError("compare: no policy; expected at least one")
     labels = [policy.label for policy in policies]
     for label in labels:
         if labels.count(label) > 1:
             raise wrong_value("compare", "policy", label, "each policy once")
-    results = []
-    for policy in policies:
-        on_policy(policy)
-        results.append(_result(workload, policy, fleet, seed))
-    return Comparison(workload, fleet, seed, tuple(sorted(results, key=_rank)))
 
 
 def _result(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int) -> PolicyResult:

@@ -28,7 +28,7 @@ from pointsman.dispatch.record import (
     signal_rows,
 )
 from pointsman.dispatch.view import UNKNOWN, Situation, decide, view_of, wait_ms
-from pointsman.policies.policy import CACHED_TOKENS, Policy
+from pointsman.policies.policy import CACHED_TOKENS, FULL_WORK_MS, WORK_MS, Policy, View
 from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS, Floats
 
 MAX_SEED = 2**63 - 1
@@ -172,6 +172,9 @@ class Dispatcher:
     def _situation(self, question: Question, candidates: Sequence[int]) -> Situation:
         now_ms = self.clock_ms()
         self.prefixes.fill(question.chain, self._cached)
+        view = view_of(self.ledger, self._cached, candidates, now_ms)
+        if "work" in self.rules.policy.reads:
+            self._price_prompt(question, view)
         return Situation(
             now_ms=now_ms,
             prompt_tokens=question.prompt_tokens,
@@ -179,14 +182,25 @@ class Dispatcher:
             home=self.ledger.home(question.session),
             random=draw(self.rules.seed, self._routed),
             candidates=candidates,
-            view=view_of(self.ledger, self._cached, candidates, now_ms),
+            view=view,
         )
 
+    def _price_prompt(self, question: Question, view: View) -> None:
+        """Write what the prompt is expected to take, with and without what is cached."""
+        tokens = _priced_tokens(question)
+        uncached = np.maximum(0.0, tokens - view[CACHED_TOKENS])
+        view[WORK_MS] = stages_of(uncached, 0, self.rules.costs).total_ms
+        view[FULL_WORK_MS] = stages_of(tokens, 0, self.rules.costs).total_ms
+
     def _work_ms(self, question: Question, cached_tokens: float) -> float:
-        is_unread = question.prompt_tokens == UNKNOWN
-        prompt_tokens = question.unread_tokens if is_unread else question.prompt_tokens
-        uncached_tokens = max(0.0, prompt_tokens - cached_tokens)
+        uncached_tokens = max(0.0, _priced_tokens(question) - cached_tokens)
         return float(stages_of(uncached_tokens, question.output_tokens, self.rules.costs).total_ms)
+
+
+def _priced_tokens(question: Question) -> int:
+    """Tokens of the prompt, as it is priced."""
+    is_unread = question.prompt_tokens == UNKNOWN
+    return question.unread_tokens if is_unread else question.prompt_tokens
 
 
 class Ticket:

@@ -17,7 +17,7 @@ from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.ledger import NOWHERE
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.view import UNKNOWN, Situation
-from pointsman.policies.policy import BASIC, ROWS
+from pointsman.policies.policy import LOGGED_ROWS, ROWS, WORK_MS
 from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS
 
 SCHEMA = "pointsman.decision-log"
@@ -28,8 +28,6 @@ ERROR = "error"
 CANCELLED = "cancelled"
 TRUNCATED = "truncated"
 STATUSES = (OK, ERROR, CANCELLED, TRUNCATED)
-
-LOGGED = BASIC[:3]  # the first rows of a view, all that a router can fill today
 
 # What a reader accepts, and a workload can hold.
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
@@ -84,8 +82,9 @@ class Choice(
     @property
     def situation(self) -> Situation:
         """What the choice was made from, bit for bit."""
-        rows = [self.view.get(signal, [None] * len(self.candidates)) for signal in LOGGED]
-        rows += [[None] * len(self.candidates)] * (ROWS - len(LOGGED))
+        absent = [None] * len(self.candidates)
+        rows = [self.view.get(name, absent) for name in LOGGED_ROWS]
+        rows += [absent] * (ROWS - len(LOGGED_ROWS))
         return Situation(
             now_ms=self.time_ms,
             prompt_tokens=UNKNOWN if self.prompt_tokens is None else self.prompt_tokens,
@@ -128,8 +127,10 @@ Line = LogHead | Choice | Outcome
 
 
 def signal_rows(situation: Situation) -> dict[str, list[float | None]]:
-    """The view by the names of its rows."""
-    return dict(zip(LOGGED, situation.view.tolist(), strict=False))
+    """The view by the names of its rows, the work only where it was priced."""
+    priced = not np.isnan(situation.view[WORK_MS, 0])
+    rows = LOGGED_ROWS if priced else LOGGED_ROWS[:WORK_MS]
+    return dict(zip(rows, situation.view.tolist(), strict=False))
 
 
 def hexadecimal(chain: Chain) -> list[str]:

@@ -9,7 +9,7 @@ from pointsman.sim.batching import Engine, Split
 
 
 def engine_of_instance(instance: Instance, block_size: int = 16) -> Engine:
-    """The engine that serves a model on one instance.
+    """The engine that serves a model on one instance, prompts and answers up to its context.
 
     Raises InputError where the model does not fit, or the block size is none.
     """
@@ -19,6 +19,7 @@ def engine_of_instance(instance: Instance, block_size: int = 16) -> Engine:
         block_size=block_size,
         max_num_seqs=instance.max_num_seqs,
         max_num_batched_tokens=instance.max_num_batched_tokens,
+        max_model_len=instance.model.max_context_tokens,
     )
 
 

@@ -7,21 +7,59 @@ import sys
 from pathlib import Path
 
 from pointsman.core.errors import InputError, unknown_name, wrong_value
+from pointsman.policies.aibrix import aibrix_prefix_cache
+from pointsman.policies.consistent_hashing import (
+    session_affinity,
+    sglang_bounded_hashing,
+    sglang_prefix_hash,
+)
+from pointsman.policies.dynamo import dynamo_kv, dynamo_kv_old
+from pointsman.policies.earliest_first_token import earliest_first_token
+from pointsman.policies.fewest_misses import fewest_misses
 from pointsman.policies.least_requests import least_requests
-from pointsman.policies.locality_aware import locality_aware
+from pointsman.policies.llmd import llmd_default, llmd_load_aware
+from pointsman.policies.lmetric import lmetric
+from pointsman.policies.locality_aware import locality_auto, locality_aware
 from pointsman.policies.policy import Policy
+from pointsman.policies.preble import preble
 from pointsman.policies.queue_aware import queue_aware
+from pointsman.policies.ray_serve import ray_prefix_affinity
 from pointsman.policies.round_robin import round_robin
-from pointsman.policies.sampled import power_of_two, random
+from pointsman.policies.sampled import power_of_two, power_of_two_tokens, random
+from pointsman.policies.sglang import sglang_cache_aware
+from pointsman.policies.vllm import production_stack_loadaware, vllm_kv_aware
 
 POLICIES: dict[str, Policy] = {
     "round_robin": round_robin,
     "queue_aware": queue_aware,
     "locality_aware": locality_aware,
+    "locality_auto": locality_auto,
     "random": random,
     "power_of_two": power_of_two,
     "least_requests": least_requests,
+    "earliest_first_token": earliest_first_token,
+    "fewest_misses": fewest_misses,
+    "session_affinity": session_affinity,
+    "sglang_cache_aware": sglang_cache_aware,
+    "sglang_prefix_hash": sglang_prefix_hash,
+    "sglang_bounded_hashing": sglang_bounded_hashing,
+    "power_of_two_tokens": power_of_two_tokens,
+    "lmetric": lmetric,
+    "llmd_default": llmd_default,
+    "llmd_load_aware": llmd_load_aware,
+    "dynamo_kv": dynamo_kv,
+    "dynamo_kv_old": dynamo_kv_old,
+    "aibrix_prefix_cache": aibrix_prefix_cache,
+    "vllm_kv_aware": vllm_kv_aware,
+    "production_stack_loadaware": production_stack_loadaware,
+    "ray_prefix_affinity": ray_prefix_affinity,
+    "preble": preble,
 }
+
+AUTO_SLACK = "slack_ms=auto"  # of locality_aware: locality_auto
+
+# Those that every driver can run; the others need replicas that batch.
+EVERYWHERE = {name: rule for name, rule in POLICIES.items() if not rule.needs_batching}
 
 
 def policy_named(text: str) -> Policy:
@@ -40,6 +78,9 @@ def policy_named(text: str) -> Policy:
         found = POLICIES[head]
     else:
         raise unknown_name("--policy", "policy", head, POLICIES)
+    if found is locality_aware and AUTO_SLACK in rest:
+        found = locality_auto
+        rest.remove(AUTO_SLACK)
     return found.bind(**dict(_parameter(text, item) for item in rest))
 
 

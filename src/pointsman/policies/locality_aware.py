@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pointsman.policies.policy import CACHED_TOKENS, Parameters, Request, View, policy
+from pointsman.policies.policy import CACHED_TOKENS, WORK_MS, Parameters, Request, View, policy
 from pointsman.policies.waits import longest_prefix_within, shortest_wait, wait_ms
 
 SLACK_MS = 0
@@ -41,3 +41,30 @@ def locality_aware(request: Request, view: View, parameters: Parameters) -> tupl
     if holder >= 0:
         return holder, PREFIX_LOCALITY
     return shortest, QUEUE_FALLBACK
+
+
+@policy(
+    rule=(
+        "As locality_aware, with a slack of its own for every replica: the prefill time that what"
+        " it holds saves against the replica with the shortest wait."
+    ),
+    source="ours; the slack of the lesson's rule in the milliseconds that a hit is worth",
+    reasons=("sticky_session", "prefix_locality", "queue_fallback"),
+    reads=("queue", "prefix", "session", "work"),
+)
+def locality_auto(request: Request, view: View, parameters: Parameters) -> tuple[int, int]:
+    """Take the session's home, then whoever gains most, if it saves what it waits longer."""
+    shortest = shortest_wait(request, view)
+    paid_ms = wait_ms(request, view, shortest) + view[WORK_MS, shortest]
+    home = request.home
+    if home >= 0 and wait_ms(request, view, home) + view[WORK_MS, home] <= paid_ms:
+        return home, STICKY_SESSION
+    best = shortest
+    for i in range(view.shape[1]):
+        this_ms = wait_ms(request, view, i) + view[WORK_MS, i]
+        if view[CACHED_TOKENS, i] > view[CACHED_TOKENS, shortest] and this_ms <= paid_ms:
+            best = i
+            paid_ms = this_ms
+    if view[CACHED_TOKENS, best] > 0.0:
+        return best, PREFIX_LOCALITY
+    return best, QUEUE_FALLBACK

@@ -79,13 +79,15 @@ SIGNAL_OF_ROW = (
     "key",
 )
 ROWS = len(SIGNAL_OF_ROW)
+# What the rows that every driver fills are called in a decision log.
+LOGGED_ROWS = ("queue", "requests", "prefix", "work_ms", "full_work_ms")
 SESSION = "session"  # the name of `request.home` in `reads`
 RANDOM = "random"  # the name of `request.random` in `reads`
 IN_FLIGHT = "in_flight"  # the name of the fourth argument in `reads`
 
 # What every driver can fill, and what only replicas that batch have.
-BASIC = ("queue", "requests", "prefix", SESSION, RANDOM)
-READABLE = (*BASIC, "work", "pending", "context", "engine", "decode", "key", IN_FLIGHT)
+BASIC = ("queue", "requests", "prefix", "work", SESSION, RANDOM)
+READABLE = (*BASIC, "pending", "context", "engine", "decode", "key", IN_FLIGHT)
 
 View = NDArray[np.float64]
 Parameters = NDArray[np.float64]

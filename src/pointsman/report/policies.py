@@ -31,6 +31,7 @@ def _row(policy: Policy) -> dict[str, Any]:
         "rule": policy.rule,
         "source": policy.source,
         "reads": [signal for signal in READABLE if signal in policy.reads],
+        "needs": "a fleet that batches" if policy.needs_batching else "",
         "reasons": list(policy.reasons),
         "parameters": dict(policy.parameters),
     }
@@ -38,7 +39,7 @@ def _row(policy: Policy) -> dict[str, Any]:
 
 def _paragraph(row: dict[str, Any]) -> str:
     lines = [row["name"]]
-    for name in ("rule", "source", "reads", "reasons", "parameters"):
+    for name in ("rule", "source", "reads", "needs", "reasons", "parameters"):
         if row[name]:
             text = f"{name + ':':<12}{_flat(row[name])}"
             lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent=" " * 14)

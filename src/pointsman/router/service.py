@@ -22,7 +22,7 @@ from pointsman.dispatch.dispatcher import Dispatcher, Question, Rules
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
-from pointsman.policies.policy import BASIC
+from pointsman.policies.policy import BASIC, Policy
 from pointsman.router.client import ClientConnection, Complain
 from pointsman.router.exchange import Exchange
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
@@ -54,8 +54,10 @@ class Router:
     def __init__(self, settings: RouterSettings, complain: Complain) -> None:
         """Compile, open the log and make ready to choose.
 
-        Raises InputError where the log holds something, MachineError where it cannot be written.
+        Raises InputError where the policy reads what no router knows or the log holds something,
+        MachineError where it cannot be written.
         """
+        refuse_unknown_signals(settings.rules.policy)
         if not settings.replicas:
             raise InputError("router: no replicas; expected at least one")
         compile_for(settings.rules, len(settings.replicas))
@@ -133,6 +135,15 @@ def head_of(settings: RouterSettings) -> LogHead:
         costs=settings.rules.costs,
         policy_sha256=settings.policy_sha256,
     )
+
+
+def refuse_unknown_signals(policy: Policy) -> None:
+    """Refuse a policy that reads what only the simulated fleet fills."""
+    if policy.needs_batching:
+        raise InputError(
+            f"policy {policy.name} reads {', '.join(policy.needs_batching)}, which the router does"
+            f" not know yet; expected one that reads only {', '.join(BASIC)} (pointsman policies)"
+        )
 
 
 def compile_for(rules: Rules, replicas: int) -> None:

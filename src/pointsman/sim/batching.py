@@ -165,6 +165,7 @@ class FleetRun:
     conditions: Conditions
     seed: int
     reason: NDArray[np.int8]
+    waits: Floats
     state: Fleet
     engine_model: str = ENGINE_MODEL
 
@@ -224,6 +225,16 @@ class FleetRun:
     def queue_wait_ms(self) -> Floats:
         """From arrival until the engine first scheduled it."""
         return np.asarray(self.prefills["scheduled_ms"] - self.arrival_ms)
+
+    @property
+    def expected_wait_ms(self) -> Floats:
+        """What the router expected at the candidate chosen; NaN where the policy reads no queue."""
+        return np.ascontiguousarray(self.waits[:, 0])
+
+    @property
+    def shortest_wait_ms(self) -> Floats:
+        """What it expected at the candidate with the shortest wait."""
+        return np.ascontiguousarray(self.waits[:, 1])
 
     @cached_property
     def cached_tokens(self) -> Ints:
@@ -299,7 +310,7 @@ def simulate_fleet(
         wrong = loop(*arguments)
     if wrong != DONE:
         raise bad_choice(workload, policy, columns.shape[0], wrong)
-    return FleetRun(workload, policy, fleet, conditions, seed, reason, state)
+    return FleetRun(workload, policy, fleet, conditions, seed, reason, traffic.waits, state)
 
 
 def fleet_state(workload: Workload, fleet: BatchingFleet, signals: Signals) -> Fleet:

@@ -53,6 +53,7 @@ from pointsman.sim.router_view import (
     fill_view,
     list_candidates,
     note_steps,
+    note_waits,
     read_gauges,
     wait_ms,
     work_ms,
@@ -335,6 +336,8 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 c, reason = choose(request, view, parameters)
             if c < 0 or c >= count or reason < 0 or reason >= reasons:
                 return i
+            if rules.queue == 1:
+                note_waits(traffic, i, view, c, now_ms)
             rules.routed += 1
             reason_of[i] = reason
 

@@ -24,12 +24,14 @@ from pointsman.policies.policy import (
     CACHED_TOKENS,
     CHOOSE_SIGNATURE,
     FREE_AT_MS,
+    FULL_WORK_MS,
     PARAMETERS_TYPE,
     RANDOM,
     REQUEST_TYPE,
     REQUESTS,
     SESSION,
     VIEW_TYPE,
+    WORK_MS,
 )
 from pointsman.workload.workload import Floats, Ints, Longs
 
@@ -118,6 +120,20 @@ def _append_to_queue(replicas: Replicas, k: int, i: int) -> None:
     replicas.newest[k] = i
 
 
+@helper
+def _price_prompt(view: Floats, requests: Requests, rates: Rates, i: int) -> None:
+    """Write what the prompt takes on each replica, with and without what is cached there."""
+    own_ms = requests.service_ms[i]
+    for k in range(view.shape[1]):
+        if np.isnan(own_ms):
+            per_token_ms = rates.uncached_ms_per_token
+            view[FULL_WORK_MS, k] = requests.prompt_tokens[i] * per_token_ms
+            view[WORK_MS, k] = view[FULL_WORK_MS, k] - view[CACHED_TOKENS, k] * per_token_ms
+        else:
+            view[FULL_WORK_MS, k] = own_ms
+            view[WORK_MS, k] = own_ms * (rates.hit_factor if view[CACHED_TOKENS, k] > 0.0 else 1.0)
+
+
 @cache
 def fifo_loop(reads: frozenset[str], one_word: bool) -> Kernel:  # noqa: PLR0915 - one event loop
     """The loop for policies that read these signals; what nobody reads is compiled away.
@@ -127,6 +143,7 @@ def fifo_loop(reads: frozenset[str], one_word: bool) -> Kernel:  # noqa: PLR0915
     reads_queue = "queue" in reads
     reads_requests = "requests" in reads
     reads_prefix = "prefix" in reads
+    reads_work = "work" in reads and reads_prefix
     reads_session = SESSION in reads
     reads_random = RANDOM in reads
 
@@ -164,6 +181,9 @@ def fifo_loop(reads: frozenset[str], one_word: bool) -> Kernel:  # noqa: PLR0915
                 row = replicas.signals[CACHED_TOKENS]
                 longest = fill_cached_tokens(replicas.holders, blocks, first, last, coverage, row)
                 request.longest_hit_tokens = longest
+
+            if reads_work:
+                _price_prompt(replicas.signals, requests, rates, i)
 
             k, reason = choose(request, replicas.signals, parameters)
             if k < 0 or k >= count or reason < 0 or reason >= reasons:

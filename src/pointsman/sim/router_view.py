@@ -216,3 +216,13 @@ def fill_view(fleet: Fleet, traffic: Traffic, i: int, view: Any, now_ms: float) 
         if rules.steps == 1:
             view[CONTEXT_TOKENS, c] = context_tokens(fleet, answers)
             view[ITERATION_MS, c] = iteration_ms(fleet, answers)
+
+
+@inner
+def note_waits(traffic: Traffic, i: int, view: Any, chosen: int, now_ms: float) -> None:
+    """Keep the wait expected at the candidate chosen, and the shortest of all."""
+    shortest = np.inf
+    for c in range(view.shape[1]):
+        shortest = min(shortest, max(0.0, view[FREE_AT_MS, c] - now_ms))
+    traffic.waits[i, 0] = max(0.0, view[FREE_AT_MS, chosen] - now_ms)
+    traffic.waits[i, 1] = shortest

@@ -89,6 +89,7 @@ class Traffic(NamedTuple):
     held: NDArray[Any]
     starting: NDArray[np.int64]  # those replicas
     columns: NDArray[np.int32]  # (candidates, 3): as InFlight.replica_of, of all candidates
+    waits: NDArray[np.float64]  # (requests, 2): expected where it went, and the shortest; or NaN
     cached: NDArray[np.float64]  # by replica: tokens of the prompt being routed
 
 
@@ -108,6 +109,7 @@ def idle_traffic(requests: int, replicas: int) -> Traffic:
         held=np.zeros(1, dtype=HELD),
         starting=np.zeros(2 * replicas, dtype=np.int64),
         columns=columns,
+        waits=np.full((requests, 2), np.nan, dtype=np.float64),
         cached=np.zeros(replicas, dtype=np.float64),
     )
 
