@@ -30,6 +30,7 @@ from pointsman.sim.batching_state import (
 from pointsman.sim.blocks import cache_chains
 from pointsman.sim.choices import bad_choice, check_seed
 from pointsman.sim.conditions import EVENTS, NOTHING_SPECIAL, ORDERS, Conditions
+from pointsman.sim.knowledge import Signals
 from pointsman.sim.membership import JOINS, membership_change
 from pointsman.sim.traffic import CHANGE, HELD, Traffic, idle_traffic
 from pointsman.workload.workload import Floats, Ints, Workload
@@ -291,15 +292,10 @@ def simulate_fleet(
     or when the policy chooses no existing candidate.
     """
     check_seed(seed)
-    questions, blocks = _questions(workload, fleet)
-    capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
     columns = fleet.candidates
-    state = idle_fleet(
-        questions, blocks, _engines(fleet), capacities, conditions.signals, columns.shape[0]
-    )
+    state = fleet_state(workload, fleet, conditions.signals)
     _set_up(state, policy, fleet, conditions)
     traffic = _traffic(workload, fleet, conditions, columns)
-    state.in_flight.replica_of[:] = columns
     traffic.rules["same_columns"] = _all_serve_all(workload, fleet, state)
     for signal in ("queue", "prefix", "engine", "session"):
         traffic.rules[signal] = signal in policy.reads
@@ -325,6 +321,19 @@ def simulate_fleet(
     if wrong != DONE:
         raise bad_choice(workload, policy, columns.shape[0], wrong)
     return FleetRun(workload, policy, fleet, conditions, seed, reason, traffic.waits, state)
+
+
+def fleet_state(workload: Workload, fleet: BatchingFleet, signals: Signals) -> Fleet:
+    """The state of the fleet before the first request of the workload comes.
+
+    Raises InputError as ``simulate_fleet`` does.
+    """
+    questions, blocks = _questions(workload, fleet)
+    capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
+    columns = fleet.candidates
+    state = idle_fleet(questions, blocks, _engines(fleet), capacities, signals, columns.shape[0])
+    state.in_flight.replica_of[:] = columns
+    return state
 
 
 def _set_up(state: Fleet, policy: Policy, fleet: BatchingFleet, conditions: Conditions) -> None:
