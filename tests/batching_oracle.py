@@ -25,6 +25,7 @@ class Engine:
     block_size: int
     reserve_full: bool
     costs: tuple[float, float, float, float, float]
+    async_scheduling: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,8 @@ class Replica:
         self.budget = 0
         self.ends_at: float | None = None
         """When the iteration that is under way ends; `None` while the replica is idle."""
+        self.began_at = 0.0
+        """When the iteration that is under way, or ended now, began."""
 
     def move_clock(self, time_ms: float) -> None:
         assert time_ms >= self.now, "the clock went back"
@@ -180,15 +183,17 @@ class Replica:
         self.waiting.append(Request(arrival, result, self.arrived))
         self.arrived += 1
         if self.ends_at is None:
-            self.start_iteration()
+            self.start_iteration(self.now)
         return result
 
-    def start_iteration(self) -> None:
+    def start_iteration(self, seen_ms: float) -> None:
+        """Start one that knows of what came until then, where scheduling is asynchronous."""
         self.budget = self.engine.max_num_batched_tokens
         self.batch = []
         preempted = self.schedule_running()
         if not preempted:
-            self.schedule_waiting()
+            self.schedule_waiting(seen_ms)
+        self.began_at = self.now
         assert any(chunk for _, chunk in self.batch), "an iteration without work"
         self.ends_at = self.now + self.duration()
         self.check_invariants()
@@ -221,9 +226,12 @@ class Replica:
         request.result.preemptions += 1
         self.waiting.insert(0, request)
 
-    def schedule_waiting(self) -> None:
-        """Step 2."""
+    def schedule_waiting(self, seen_ms: float) -> None:
+        """Step 2. An iteration without others waits for nobody: it knows of all that came."""
         while self.waiting and self.budget > 0 and len(self.running) < self.engine.max_num_seqs:
+            unseen = self.waiting[0].arrival.time_ms > seen_ms
+            if self.engine.async_scheduling and self.running and unseen:
+                break
             if not self.admit(self.waiting[0]):
                 break
 
@@ -274,7 +282,7 @@ class Replica:
                 self.generate(request)
         self.check_invariants()
         if self.running or self.waiting:
-            self.start_iteration()
+            self.start_iteration(self.began_at)
 
     def generate(self, request: Request) -> None:
         request.generated += 1

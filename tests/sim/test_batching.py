@@ -43,6 +43,7 @@ def fleet_of(
         engines[name] = value
     for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "reserve_full"):
         engines[name] = getattr(engine, name)
+    engines["see_late"] = engine.async_scheduling
     capacities = np.full(replicas, engine.capacity_blocks, dtype=np.int32)
     engines["max_model_len"] = 1 << 20
     questions["decode_row"] = NONE
@@ -129,6 +130,7 @@ engines = st.builds(
     capacity_blocks=st.integers(3, 24),
     block_size=st.sampled_from((1, 2, 4, 8)),
     reserve_full=st.booleans(),
+    async_scheduling=st.booleans(),
     costs=st.tuples(
         st.floats(0.5, 9.0), st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.1), st.floats(0, 0.01)
     ),

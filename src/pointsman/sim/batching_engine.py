@@ -295,6 +295,8 @@ def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:  # noqa: PLR09
 
     # Waiting requests, first come first served.
     may_change = preempted
+    before_last = max(np.int64(0), replica.length - 1)
+    last_start_ms = replica.start_ms + stretch_ms(replica.base_ms, replica.growth_ms, before_last)
     while (
         not preempted
         and replica.first_waiting != NONE
@@ -304,7 +306,7 @@ def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:  # noqa: PLR09
     ):
         i = replica.first_waiting
         request = fleet.progress[i]
-        came_late = fleet.flights[i].sent_ms > replica.start_ms
+        came_late = fleet.flights[i].sent_ms > last_start_ms
         if engine.see_late == 1 and came_late and replica.running > 0 and replica.length > 0:
             may_change = True
             break
