@@ -37,6 +37,7 @@ def fleet_of(
         questions[i]["prompt_tokens"] = arrival.prompt
         questions[i]["output_tokens"] = arrival.output
         questions[i]["session"] = NONE
+        questions[i]["priority"] = arrival.priority
         blocks += arrival.chain
     engines = np.zeros(replicas, dtype=ENGINE)
     for name, value in zip(ENGINE.names[:5], engine.costs, strict=True):
@@ -45,10 +46,11 @@ def fleet_of(
         engines[name] = getattr(engine, name)
     engines["see_late"] = engine.async_scheduling
     capacities = np.full(replicas, engine.capacity_blocks, dtype=np.int32)
-    engines["max_model_len"] = 1 << 20
+    for name in ("max_model_len", "by_priority"):
+        engines[name] = getattr(engine, name)
     questions["decode_row"] = NONE
     fleet = idle_fleet(questions, np.array(blocks, dtype=np.int32), engines, capacities, Signals())
-    fleet.in_flight.replica_of[:, 0] = np.arange(replicas)
+    fleet.in_flight.replica_of[:, 0] = fleet.in_flight.replica_of[:, 2] = np.arange(replicas)
     return fleet
 
 
@@ -134,6 +136,8 @@ engines = st.builds(
     costs=st.tuples(
         st.floats(0.5, 9.0), st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.1), st.floats(0, 0.01)
     ),
+    by_priority=st.booleans(),
+    max_model_len=st.just(1 << 20) | st.integers(10, 60),
 )
 
 
@@ -150,6 +154,7 @@ def arrival_lists(draw) -> list[batching_oracle.Arrival]:
                 prompt=draw(st.integers(1, 30)),
                 output=draw(st.integers(1, 25)),
                 chain=tuple(family * 100 + place for place in range(length)),
+                priority=draw(st.integers(-1, 1)),
             )
         )
     return arrivals
