@@ -166,7 +166,8 @@ def expect_no_more(known: Knowledge, r: int, block: int) -> None:
 
 @inner
 def forget_replica(known: Knowledge, r: int) -> None:
-    """The replica is gone, with its cache and its requests; events under way are void."""
+    """The replica is gone with its cache; events under way are void. What is still to come there
+    after a hand-off stays expected."""
     clock, ring = known.clock[0], known.delayed
     for k in range(clock.delayed):
         event = ring[(clock.first_delayed + k) % ring.shape[0]]
@@ -174,6 +175,6 @@ def forget_replica(known: Knowledge, r: int) -> None:
             event.stored = 0
     bit = _ONE << np.uint64(r & 63)
     for block in range(known.expected.shape[0]):
-        known.expected[block, r] = 0
         known.told[block, r >> 6] &= ~bit
-        known.holders[block, r >> 6] &= ~bit
+        if known.expected[block, r] == 0:
+            known.holders[block, r >> 6] &= ~bit
