@@ -229,10 +229,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 start_iteration(fleet, traffic.starting[rules.starting], clock.now_ms)
             # Who is to be routed now.
             now_ms = clock.now_ms
-            if rules.retrying > 0:
-                i = take_retry(traffic)
-                is_held = False
-            elif rules.looking_at != NONE:
+            if rules.looking_at != NONE:
                 awaited = rules.looking_at
                 i = NONE
                 if wait_ms(fleet, awaited, now_ms) <= rules.hold_ms:
@@ -241,6 +238,9 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                     rules.looking_at = NONE
                     continue
                 is_held = True
+            elif rules.retrying > 0:
+                i = take_retry(traffic)
+                is_held = False
             else:
                 kind, now_ms, r = _next_event(fleet, traffic)
                 clock.now_ms = now_ms
