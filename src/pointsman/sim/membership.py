@@ -95,6 +95,9 @@ def _take_out(fleet: Fleet, i: int, now_ms: float) -> None:
     request.computed = 0
     request.chunk = 0
     request.own_slot = NONE
+    request.cached_tokens = 0
+    request.moved_tokens = 0
+    request.scheduled_ms = np.nan
     request.finish_ms = np.nan
     request.received_ms = np.nan
     flight.tokens_out = 0
