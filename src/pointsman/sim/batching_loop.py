@@ -49,8 +49,8 @@ from pointsman.sim.batching_state import (
 from pointsman.sim.handoff import end_transfer, next_sent_ms, take_sent
 from pointsman.sim.knowledge import Signals, expect_block, hear_events
 from pointsman.sim.router_view import (
-    anybody_lives,
     fill_view,
+    fits_nobody,
     list_candidates,
     note_steps,
     read_gauges,
@@ -177,10 +177,10 @@ def _key(fleet: Fleet, i: int) -> int:
 
 @inner_inlined
 def _refuse(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
-    """No candidate can serve the request."""
-    somebody = anybody_lives(fleet, traffic)
-    fleet.progress[i].status = REJECTED if somebody else FAILED
-    fleet.progress[i].cause = CAN_NEVER_FIT if somebody else NO_REPLICA
+    """No candidate can serve the request: none ever, or none that lives."""
+    never = fits_nobody(fleet, traffic, i)
+    fleet.progress[i].status = REJECTED if never else FAILED
+    fleet.progress[i].cause = CAN_NEVER_FIT if never else NO_REPLICA
     end_of_request(traffic, now_ms)
 
 
