@@ -57,7 +57,7 @@ from pointsman.sim.router_view import (
     wait_ms,
     work_ms,
 )
-from pointsman.sim.timeline import sample_until
+from pointsman.sim.timeline import sample_all, sample_until
 from pointsman.sim.traffic import (
     Traffic,
     end_of_request,
@@ -115,8 +115,9 @@ def _end_transfer(fleet: Fleet, traffic: Traffic, now_ms: float) -> None:
     j = fleet.link[0].next_row
     i = j - traffic.rules[0].requests
     decode = int(fleet.progress[j].replica)
-    sample_until(fleet, decode, now_ms)
     prefill = int(fleet.progress[i].replica)
+    sample_until(fleet, decode, now_ms)
+    sample_until(fleet, prefill, now_ms)
     end_transfer(fleet, j, now_ms)
     receive(fleet, decode, j, now_ms)
     free_seat(fleet, prefill, i)
@@ -243,11 +244,14 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 is_held = False
             else:
                 kind, now_ms, r = _next_event(fleet, traffic)
+                if kind == NOTHING:
+                    sample_all(fleet, clock.now_ms)
+                    return DONE
                 clock.now_ms = now_ms
                 if rules.engine == 1 and clock.metrics_age_ms > 0.0:
                     if kind == ITERATION:
                         read_gauges(fleet, r, now_ms)
-                    elif kind != NOTHING:
+                    else:
                         for k in range(replicas):
                             read_gauges(fleet, k, now_ms)
                 if kind == ITERATION:
@@ -260,9 +264,8 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                     if rules.held > 0:
                         look_at(traffic, r)
                     continue
-                if kind == NOTHING:
-                    return DONE
                 if kind == CHANGE:
+                    sample_all(fleet, now_ms)
                     return CHANGED
                 if kind == TRANSFER:
                     _end_transfer(fleet, traffic, now_ms)
@@ -272,8 +275,10 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                     if j != NONE:
                         r = int(fleet.progress[j].replica)
                         if fleet.replicas[r].alive == 0:
+                            sample_all(fleet, now_ms)
                             rules.lost = j - rules.requests
                             return CHANGED
+                        sample_until(fleet, r, now_ms)
                         fleet.questions[j].arrival_ms = now_ms
                         _join(fleet, traffic, r, j, now_ms)
                     continue
