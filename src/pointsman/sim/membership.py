@@ -12,7 +12,14 @@ import numpy as np
 from numba import typeof, types
 
 from pointsman.core.compiled import Kernel, inner, inner_inlined
-from pointsman.sim.batching_engine import cut_stretch, end_account, free_seat
+from pointsman.sim.batching_engine import (
+    cut_stretch,
+    end_account,
+    finish_stretch,
+    free_seat,
+    iterations_done,
+    stretch_ms,
+)
 from pointsman.sim.batching_state import (
     DIED_MID_STREAM,
     ENGINE,
@@ -127,6 +134,11 @@ def give_up(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
 @inner
 def _die(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> None:
     replica = fleet.replicas[r]
+    done = iterations_done(fleet, r, now_ms)
+    if done > 0:  # tokens of the stretch that came before
+        replica.length = done
+        replica.end_ms = replica.start_ms + stretch_ms(replica.base_ms, replica.growth_ms, done)
+        finish_stretch(fleet, r)
     replica.alive = 0
     replica.length = 0
     replica.end_ms = np.inf
