@@ -122,8 +122,8 @@ def _end_transfer(fleet: Fleet, traffic: Traffic, now_ms: float) -> None:
     receive(fleet, decode, j, now_ms)
     free_seat(fleet, prefill, i)
     if fleet.replicas[prefill].waiting > 0:
-        wake(fleet, traffic, prefill, now_ms)
-    wake(fleet, traffic, decode, now_ms)
+        wake(fleet, traffic, prefill, now_ms, 0)
+    wake(fleet, traffic, decode, now_ms, 0)
 
 
 @inner
@@ -134,7 +134,7 @@ def _join(fleet: Fleet, traffic: Traffic, r: int, i: int, now_ms: float) -> None
     join_queue(fleet, r, i)
     has_seat = replica.running + replica.receiving < engine.max_num_seqs
     if replica.length == 0 or (is_first and has_seat):
-        wake(fleet, traffic, r, now_ms)
+        wake(fleet, traffic, r, now_ms, engine.see_late)
 
 
 @inner

@@ -122,7 +122,7 @@ def give_up(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
     if last != NONE and fleet.progress[last].replica != NONE:
         _take_out(fleet, last, now_ms)
         if fleet.replicas[prefill].alive == 1 and fleet.replicas[prefill].waiting > 0:
-            wake(fleet, traffic, prefill, now_ms)
+            wake(fleet, traffic, prefill, now_ms, 0)
     if mid_stream or fleet.progress[i].tries >= traffic.rules[0].most_tries:
         fleet.progress[i].status = FAILED
         fleet.progress[i].cause = DIED_MID_STREAM if mid_stream else TRIES_USED
@@ -169,7 +169,7 @@ def _slow(fleet: Fleet, r: int, slowness: float, now_ms: float) -> None:
     """Its iterations take that many times the nominal time, from the next one on."""
     replica, engine = fleet.replicas[r], fleet.engines[r]
     if replica.length > 0:
-        cut_stretch(fleet, r, now_ms)
+        cut_stretch(fleet, r, now_ms, 0)
     factor = slowness / replica.slowness
     replica.slowness = slowness
     engine.per_iteration_ms *= factor
