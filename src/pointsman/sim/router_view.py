@@ -23,7 +23,7 @@ from pointsman.policies.policy import (
 )
 from pointsman.sim.batching_engine import blocks_for, iterations_done, sync_stretch
 from pointsman.sim.batching_state import NONE, Fleet
-from pointsman.sim.handoff import expected_transfer_ms, transfer_bytes
+from pointsman.sim.handoff import expected_transfer_ms, transfer_tokens
 from pointsman.sim.traffic import Traffic
 
 # While no answer has ended, answers are taken to be this long: one KV block of vLLM's.
@@ -158,7 +158,7 @@ def pair_wait_ms(fleet: Fleet, traffic: Traffic, i: int, pair: Any, now_ms: floa
     prefill, decode = pair[0], pair[1]
     size = fleet.engines[0].block_size
     held = int(traffic.cached[decode]) // size
-    handoff_ms = expected_transfer_ms(fleet, transfer_bytes(fleet, i, held, size))
+    handoff_ms = expected_transfer_ms(fleet, transfer_tokens(fleet, i, held, size))
     return (
         wait_ms(fleet, prefill, now_ms)
         + handoff_ms
