@@ -330,8 +330,12 @@ class Replica:
         assert len(free) + len(used) == self.engine.capacity_blocks
         assert sorted(free + used) == list(range(self.engine.capacity_blocks))
         for block in self.cache.blocks:
-            holders = sum(request.blocks.count(block) for request in self.running)
+            holders = sum(request.blocks.count(block) for request in self.holders())
             assert block.references == holders
+
+    def holders(self) -> list[Request]:
+        """Who holds blocks."""
+        return self.running
 
     def check_cached(self) -> None:
         """An id maps to the block that carries it, and a block that carries one is mapped to."""

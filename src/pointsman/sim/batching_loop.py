@@ -250,8 +250,10 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 clock.now_ms = now_ms
                 if rules.engine == 1 and clock.metrics_age_ms > 0.0:
                     if kind == ITERATION:
+                        sample_until(fleet, r, now_ms)
                         read_gauges(fleet, r, now_ms)
                     else:
+                        sample_all(fleet, now_ms)
                         for k in range(replicas):
                             read_gauges(fleet, k, now_ms)
                 if kind == ITERATION:
@@ -311,6 +313,8 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                             request.home = c
             request.random = uniform_draw(seed, rules.routed)
             request.key = _key(fleet, i)
+            if rules.prefix == 1 or rules.engine == 1:
+                sample_all(fleet, now_ms)
             if rules.prefix == 1:
                 for k in range(replicas):
                     sync_stretch(fleet, k, now_ms)
