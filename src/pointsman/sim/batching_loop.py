@@ -16,7 +16,7 @@ import numpy as np
 from numba import typeof, types
 
 from pointsman.core.compiled import Kernel, inner, inner_inlined
-from pointsman.dispatch.accounts import count_sent
+from pointsman.dispatch.accounts import count_sent, wait_falls_ms
 from pointsman.dispatch.draws import uniform_draw
 from pointsman.dispatch.holders import fill_cached_tokens
 from pointsman.policies.policy import (
@@ -28,6 +28,7 @@ from pointsman.policies.policy import (
     signature_for,
 )
 from pointsman.sim.batching_engine import (
+    cut_stretch,
     finish_stretch,
     free_seat,
     join_queue,
@@ -152,6 +153,14 @@ def _account(fleet: Fleet, r: int, i: int, cached_tokens: float, now_ms: float) 
             expect_block(fleet.knowledge, r, fleet.chain_blocks[place])
 
 
+@inner
+def _end_for_held(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> None:
+    """Let the stretch end with the iteration in which little enough will be left to do."""
+    falls_ms = wait_falls_ms(fleet.in_flight, r, traffic.rules[0].hold_ms)
+    if fleet.replicas[r].length > 1 and falls_ms < np.inf:
+        cut_stretch(fleet, r, max(now_ms, np.nextafter(falls_ms, -np.inf)), 0)
+
+
 @inner_inlined
 def _dispatch(fleet: Fleet, traffic: Traffic, i: int, c: int, now_ms: float) -> None:
     """Send the request to the candidate."""
@@ -227,7 +236,10 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
         while True:
             while rules.starting > 0:
                 rules.starting -= 1
-                start_iteration(fleet, traffic.starting[rules.starting], clock.now_ms)
+                started = traffic.starting[rules.starting]
+                start_iteration(fleet, started, clock.now_ms)
+                if rules.held > 0 and is_awaited(traffic, started):
+                    _end_for_held(fleet, traffic, started, clock.now_ms)
             # Who is to be routed now.
             now_ms = clock.now_ms
             if rules.looking_at != NONE:
@@ -355,6 +367,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 overtakes = not is_held and rules.held > 0 and is_awaited(traffic, k)
                 if has_room and (too_long or overtakes):
                     hold(traffic, i, k, work_ms(fleet, k, i, traffic.cached[k]), now_ms)
+                    _end_for_held(fleet, traffic, k, now_ms)
                     if not too_long:  # it goes behind those before it in the order
                         look_at(traffic, k)
                     continue
