@@ -442,9 +442,12 @@ def _take_blocks_of_stretch(fleet: Fleet, r: int, started: int) -> None:
 
 @inner
 def cut_stretch(fleet: Fleet, r: int, now_ms: float, further: int) -> None:
-    """End the stretch with the iteration that runs, or so many further ones."""
+    """End the stretch with the iteration that runs; where it began before now, so many further
+    ones."""
     replica = fleet.replicas[r]
-    length = iterations_done(fleet, r, now_ms) + 1 + further
+    done = iterations_done(fleet, r, now_ms)
+    began_ms = replica.start_ms + stretch_ms(replica.base_ms, replica.growth_ms, done)
+    length = done + 1 + (further if began_ms < now_ms else 0)
     if length < replica.length:
         replica.length = length
         elapsed_ms = stretch_ms(replica.base_ms, replica.growth_ms, length)
