@@ -46,7 +46,9 @@ def _could_serve(fleet: Fleet, i: int, prefill: int, decode: int) -> bool:
     if decode == NONE:
         return _fits(fleet, prefill, prompt + fleet.questions[i].output_tokens - 1)
     answers = fleet.questions[fleet.questions[i].decode_row]
-    return _fits(fleet, prefill, prompt) and _fits(fleet, decode, prompt + answers.output_tokens - 1)
+    return _fits(fleet, prefill, prompt) and _fits(
+        fleet, decode, prompt + answers.output_tokens - 1
+    )
 
 
 @inner_inlined
