@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman.core.checks import check_number
 from pointsman.core.compiled import inner, inner_inlined
-from pointsman.core.errors import wrong_value
 from pointsman.dispatch.holders import Holders, empty_holders
 
 # Events that are under way at once; with more, the oldest ones arrive before their time.
@@ -61,8 +61,7 @@ class Signals:
 
     def __post_init__(self) -> None:
         for name in ("metrics_age_ms", "event_delay_ms"):
-            if not 0.0 <= getattr(self, name) < np.inf:
-                raise wrong_value("signals", name, getattr(self, name), "a finite number >= 0")
+            check_number("signals", name, getattr(self, name))
 
 
 class Knowledge(NamedTuple):
