@@ -138,6 +138,19 @@ def test_overload_costs_no_more_events_a_request_than_it_has_tokens(load):
     assert int(run.replicas["events"].sum()) < 22 * n
 
 
+def test_no_time_limit_drops_a_request_however_long_it_waits():
+    """One at a time, some 9 s each: the last of 200 waits half an hour."""
+    one_seat = Engine(COSTS, kv_blocks=100, max_num_seqs=1)
+    n = 200
+    workload = workload_of_columns(
+        np.zeros(n), prompt_tokens=np.full(n, 16), output_tokens=np.full(n, 1000)
+    )
+    run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet.of(one_seat, 1))
+    assert run.finished.all()
+    # 8 + 8 for the prompt, 999 decodes of 9
+    assert run.first_token_ms[-1] == pytest.approx(199 * (16.0 + 999 * 9.0) + 16.0)
+
+
 def test_only_replicas_that_can_hold_a_request_are_its_candidates():
     """Replica 0 holds 160 tokens, and never gets one of 200, whoever's turn it is."""
     small = Engine(COSTS, kv_blocks=10)
