@@ -41,7 +41,8 @@ def sample_until(fleet: Fleet, r: int, now_ms: float) -> None:
 def sample_all(fleet: Fleet, now_ms: float) -> None:
     """Take the samples of every replica that were due before now."""
     for r in range(fleet.replicas.shape[0]):
-        sample_until(fleet, r, now_ms)
+        if fleet.steps[r].taken * fleet.steps[r].step_ms <= now_ms:
+            sample_until(fleet, r, now_ms)
 
 
 def even_samples(fleet: Fleet) -> tuple[float, Any]:
