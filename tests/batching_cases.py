@@ -22,7 +22,7 @@ def engine(
     seqs: int = 8,
     reserve_full: bool = True,
     costs: tuple[float, float, float, float, float] = PLAIN,
-    **flags: bool,
+    **flags: int,
 ) -> Engine:
     """Blocks of four tokens; everything is roomy unless the case says otherwise."""
     return Engine(seqs, budget, capacity, 4, reserve_full, costs, **flags)

@@ -123,7 +123,7 @@ def _cut_together(fleet: Fleet, now_ms: float, end_ms: float) -> float:
     """End the stretch for an arrival; returns when."""
     for k in range(fleet.replicas.shape[0]):
         if fleet.replicas[k].length > 0:
-            cut_stretch(fleet, k, now_ms)
+            cut_stretch(fleet, k, now_ms, fleet.engines[k].see_late)
             end_ms = fleet.replicas[k].end_ms
     return end_ms
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman.core.checks import check_integer, check_number
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.policy import IN_FLIGHT, REQUEST, ROWS, Policy
@@ -73,17 +74,10 @@ class Engine:
 
     def __post_init__(self) -> None:
         for name in ENGINE_LIMITS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise wrong_value("engine", name, value, "an integer >= 1")
+            check_integer("engine", name, getattr(self, name), 1)
         for name in IterationCosts.__struct_fields__:
-            value = getattr(self.costs, name)
-            if not 0.0 <= value < np.inf:
-                raise wrong_value("engine costs", name, value, "a finite number >= 0")
-        if self.costs.per_iteration_ms <= 0.0:
-            raise wrong_value(
-                "engine costs", "per_iteration_ms", self.costs.per_iteration_ms, "a number > 0"
-            )
+            check_number("engine costs", name, getattr(self.costs, name))
+        check_number("engine costs", "per_iteration_ms", self.costs.per_iteration_ms, above=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +97,10 @@ class Split:
     moves_all: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.prefill, bool) or not isinstance(self.prefill, int) or self.prefill < 1:
-            raise wrong_value("split", "prefill", self.prefill, "an integer >= 1")
-        for name, least in (("kv_bytes_per_token", 0.0), ("base_ms", 0.0)):
-            if not least <= getattr(self, name) < np.inf:
-                raise wrong_value("split", name, getattr(self, name), "a finite number >= 0")
-        if not 0.0 < self.bytes_per_ms < np.inf:
-            raise wrong_value("split", "bytes_per_ms", self.bytes_per_ms, "a finite number > 0")
+        check_integer("split", "prefill", self.prefill, 1)
+        for name in ("kv_bytes_per_token", "base_ms"):
+            check_number("split", name, getattr(self, name))
+        check_number("split", "bytes_per_ms", self.bytes_per_ms, above=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +399,6 @@ def _questions(workload: Workload, fleet: BatchingFleet) -> tuple[Records, Ints]
     questions["prompt_tokens"] = workload.prompt_tokens
     questions["output_tokens"] = workload.output_tokens
     questions["session"] = workload.session
-    questions["priority"] = workload.priority
     questions["priority"] = workload.priority
     questions["decode_row"] = NONE
     if fleet.split is not None:

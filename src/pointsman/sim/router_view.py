@@ -23,7 +23,7 @@ from pointsman.policies.policy import (
 )
 from pointsman.sim.batching_engine import blocks_for, iterations_done, sync_stretch
 from pointsman.sim.batching_state import NONE, Fleet
-from pointsman.sim.handoff import expected_transfer_ms, transfer_bytes
+from pointsman.sim.handoff import expected_transfer_ms, transfer_tokens
 from pointsman.sim.traffic import Traffic
 
 # While no answer has ended, answers are taken to be this long: one KV block of vLLM's.
@@ -40,18 +40,21 @@ def _fits(fleet: Fleet, r: int, tokens: int) -> bool:
 
 
 @inner_inlined
-def _serves(fleet: Fleet, i: int, prefill: int, decode: int) -> bool:
-    """Whether the candidate lives and can ever hold the request."""
+def _could_serve(fleet: Fleet, i: int, prefill: int, decode: int) -> bool:
+    """Whether the candidate can ever hold the request, should it live."""
     prompt = fleet.questions[i].prompt_tokens
-    most = prompt + fleet.questions[i].output_tokens - 1
     if decode == NONE:
-        return fleet.replicas[prefill].alive == 1 and _fits(fleet, prefill, most)
-    most = prompt + fleet.questions[fleet.questions[i].decode_row].output_tokens - 1
-    return (
-        fleet.replicas[prefill].alive == 1
-        and fleet.replicas[decode].alive == 1
-        and _fits(fleet, prefill, prompt)
-        and _fits(fleet, decode, most)
+        return _fits(fleet, prefill, prompt + fleet.questions[i].output_tokens - 1)
+    answers = fleet.questions[fleet.questions[i].decode_row]
+    return _fits(fleet, prefill, prompt) and _fits(
+        fleet, decode, prompt + answers.output_tokens - 1
+    )
+
+
+@inner_inlined
+def _lives(fleet: Fleet, prefill: int, decode: int) -> bool:
+    return fleet.replicas[prefill].alive == 1 and (
+        decode == NONE or fleet.replicas[decode].alive == 1
     )
 
 
@@ -61,7 +64,8 @@ def list_candidates(fleet: Fleet, traffic: Traffic, i: int) -> int:
     columns, listed = traffic.columns, fleet.in_flight.replica_of
     count = 0
     for c in range(columns.shape[0]):
-        if _serves(fleet, i, columns[c, 0], columns[c, 1]):
+        prefill, decode = columns[c, 0], columns[c, 1]
+        if _lives(fleet, prefill, decode) and _could_serve(fleet, i, prefill, decode):
             listed[count, 0] = columns[c, 0]
             listed[count, 1] = columns[c, 1]
             listed[count, 2] = columns[c, 2]
@@ -70,14 +74,12 @@ def list_candidates(fleet: Fleet, traffic: Traffic, i: int) -> int:
 
 
 @inner
-def anybody_lives(fleet: Fleet, traffic: Traffic) -> bool:
-    """Whether there is a candidate at all, for whatever request."""
+def fits_nobody(fleet: Fleet, traffic: Traffic, i: int) -> bool:
+    """Whether no candidate can ever hold the request, whoever lives."""
     for c in range(traffic.columns.shape[0]):
-        decode = traffic.columns[c, 1]
-        lives = fleet.replicas[traffic.columns[c, 0]].alive == 1
-        if lives and (decode == NONE or fleet.replicas[decode].alive == 1):
-            return True
-    return False
+        if _could_serve(fleet, i, traffic.columns[c, 0], traffic.columns[c, 1]):
+            return False
+    return True
 
 
 @inner_inlined
@@ -161,7 +163,7 @@ def pair_wait_ms(fleet: Fleet, traffic: Traffic, i: int, pair: Any, now_ms: floa
     prefill, decode = pair[0], pair[1]
     size = fleet.engines[0].block_size
     held = int(traffic.cached[decode]) // size
-    handoff_ms = expected_transfer_ms(fleet, transfer_bytes(fleet, i, held, size))
+    handoff_ms = expected_transfer_ms(fleet, transfer_tokens(fleet, i, held, size))
     return (
         wait_ms(fleet, prefill, now_ms)
         + handoff_ms

@@ -146,10 +146,11 @@ def start(traffic: Traffic, r: int) -> None:
 
 
 @inner_inlined
-def wake(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> None:
-    """Somebody may be admitted there who could not be before."""
+def wake(fleet: Fleet, traffic: Traffic, r: int, now_ms: float, further: int) -> None:
+    """Somebody may be admitted there who could not be before, at the next start or, where arrivals
+    are seen late, ``further`` iterations after it."""
     if fleet.replicas[r].length > 0:
-        cut_stretch(fleet, r, now_ms)
+        cut_stretch(fleet, r, now_ms, further)
     elif not _starts(traffic, r):
         start(traffic, r)
 
