@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pointsman.plan.difference import Difference, difference_of
 from pointsman.plan.hardware import Deployment, Hardware
-from pointsman.plan.judgement import Evidence, Judgement, Pair, judge
+from pointsman.plan.judgement import Evidence, Judgement, Pair, judge, other_worlds
 from pointsman.plan.measure import Columns, ShapeMetrics
 from pointsman.plan.question import Question
 from pointsman.plan.rate import MOST_FACTOR, RateLimit
@@ -38,11 +38,11 @@ class ShapeResult:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """What candidates are held against; ``perturbed`` by slowness."""
+    """What candidates are held against."""
 
     result: ShapeResult
     columns: tuple[Columns, ...]  # a replication each
-    perturbed: dict[float, ShapeMetrics] = field(default_factory=dict)
+    perturbed: dict[float, ShapeMetrics] = field(default_factory=dict)  # by slowness
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +56,11 @@ class Setup:
 
 
 def baseline_of(setup: Setup, shape: Shape) -> Baseline:
-    """Search the baseline, and run it in the other worlds of its candidates."""
+    """Search the baseline, and run it in the two other worlds that every candidate may ask for."""
     simulations, found = _searched(setup, setup.hardware.deploy(shape))
-    error = setup.question.model_error_fraction
     perturbed = {
         slowness: simulations.run(found.policy, Setting(slowness=slowness))[0]
-        for slowness in ((1.0 + error, 1.0 / (1.0 + error)) if error else ())
+        for slowness in other_worlds(setup.question.model_error_fraction)
     }
     columns = _all_columns(simulations, found)
     return Baseline(_result(shape, found, simulations.count), columns, perturbed)
@@ -72,20 +71,46 @@ def candidate_of(setup: Setup, shape: Shape) -> ShapeResult:
     baseline, question = setup.baseline, setup.question
     assert baseline is not None
     simulations, found = _searched(setup, setup.hardware.deploy(shape))
-
-    def perturbed(slowness: float) -> Pair:
-        metrics, _ = simulations.run(found.policy, Setting(slowness=slowness))
-        return Pair(baseline.perturbed[slowness], metrics)
-
-    difference = difference_of(_all_columns(simulations, found), baseline.columns, question)
+    worlds = _Worlds(setup, baseline, simulations, found)
     evidence = Evidence(
         nominal=Pair(baseline.result.metrics, found.metrics),
         limit=found.limit,
-        difference=difference,
-        perturbed=perturbed,
+        difference=difference_of(_all_columns(simulations, found), baseline.columns, question),
+        perturbed=worlds.pair,
     )
     judgement = judge(evidence, question)
-    return _result(shape, found, simulations.count, difference, judgement)
+    count = simulations.count + worlds.baseline_runs
+    return _result(shape, found, count, (evidence.difference, judgement))
+
+
+class _Worlds:
+    """Baseline and candidate with other service times; each world is run once."""
+
+    def __init__(
+        self, setup: Setup, baseline: Baseline, simulations: Simulations, found: Found
+    ) -> None:
+        self._candidate = (simulations, found.policy)
+        deployment = setup.hardware.deploy(baseline.result.shape)
+        self._baseline = Simulations(setup.workloads, deployment, setup.question)
+        self._baseline_policy = setup.question.policy_labelled(baseline.result.policy)
+        self._known = baseline.perturbed
+        self._pairs: dict[float, Pair] = {}
+
+    @property
+    def baseline_runs(self) -> int:
+        """How often the baseline was run again."""
+        return self._baseline.count
+
+    def pair(self, slowness: float) -> Pair:
+        """Both, where every service takes so many times as long."""
+        if slowness not in self._pairs:
+            setting = Setting(slowness=slowness)
+            ours = self._known.get(slowness)
+            if ours is None:
+                ours, _ = self._baseline.run(self._baseline_policy, setting)
+            simulations, policy = self._candidate
+            self._pairs[slowness] = Pair(ours, simulations.run(policy, setting)[0])
+        return self._pairs[slowness]
 
 
 def _searched(setup: Setup, deployment: Deployment) -> tuple[Simulations, Found]:
@@ -108,8 +133,7 @@ def _result(
     shape: Shape,
     found: Found,
     count: int,
-    difference: Difference | None = None,
-    judgement: Judgement | None = None,
+    judged: tuple[Difference, Judgement] | None = None,
 ) -> ShapeResult:
     return ShapeResult(
         shape=shape,
@@ -119,6 +143,6 @@ def _result(
         at_limit=found.at_limit,
         tried=found.tried,
         simulations=count,
-        difference=difference,
-        judgement=judgement,
+        difference=None if judged is None else judged[0],
+        judgement=None if judged is None else judged[1],
     )

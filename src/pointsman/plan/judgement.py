@@ -32,6 +32,10 @@ from pointsman.verdict.uncertainty import HIGHER, LOWER
 CALIBRATE = "calibrate_costs_on_this_hardware"
 MORE_REQUESTS = "repeat_with_more_requests_or_replications"
 LESS_LOAD = "add_gpus_or_lower_the_rate"
+OTHER_OBJECTIVES = "relax_objectives_or_change_the_hardware"
+
+# How finely the error is found below which a decision stands: halved so often.
+_HALVINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def judge(evidence: Evidence, question: Question) -> Judgement:
     )
     action = NEXT_ACTIONS[decided]
     if decided == TUNE and verdict.decision == ACCEPT:
-        action = LESS_LOAD
+        action = OTHER_OBJECTIVES if evidence.limit.held is None else LESS_LOAD
     if doubt is None and decided == TUNE and near:
         doubt = _near_saturation(evidence.limit, error)
     if doubt is not None:
@@ -145,12 +149,36 @@ def _doubt(decision: str, evidence: Evidence, question: Question) -> _Doubt | No
         return _Doubt(reason, CALIBRATE, bearable)
     if decision == ACCEPT and near_saturation(evidence.limit, error):
         return _near_saturation(evidence.limit, error)
-    for slowness, longer in ((1.0 + error, "longer"), (1.0 / (1.0 + error), "shorter")):
-        other = evidence.perturbed(slowness).decision(question) if error else decision
-        if other != decision:
-            reason = f"service times {longer} by {error:.1%} make {other} of {decision}"
-            return _Doubt(reason, CALIBRATE)
+    if not _stands(decision, error, evidence, question):
+        margin = _largest_bearable(decision, evidence, question)
+        below = f"off by less than {margin:.1%} they do not" if margin else "however little"
+        reason = f"service times off by {error:.1%} turn {decision} into something else; {below}"
+        return _Doubt(reason, CALIBRATE, margin)
     return None
+
+
+def other_worlds(error: float) -> tuple[float, ...]:
+    """How much slower everything may be in truth, and how much faster."""
+    return (1.0 + error, 1.0 / (1.0 + error)) if error else ()
+
+
+def _stands(decision: str, error: float, evidence: Evidence, question: Question) -> bool:
+    return all(
+        evidence.perturbed(slowness).decision(question) == decision
+        for slowness in other_worlds(error)
+    )
+
+
+def _largest_bearable(decision: str, evidence: Evidence, question: Question) -> float:
+    """The largest error found with which the decision stands; 0 if there was none."""
+    stands, turns = 0.0, question.model_error_fraction
+    for _ in range(_HALVINGS):
+        middle = (stands + turns) / 2.0
+        if _stands(decision, middle, evidence, question):
+            stands = middle
+        else:
+            turns = middle
+    return stands
 
 
 def _near_saturation(limit: RateLimit, error: float) -> _Doubt:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from pointsman.core.errors import InputError
 from pointsman.costs.iteration import IterationCosts
 from pointsman.plan.candidate import Setup, ShapeResult, baseline_of
@@ -52,6 +54,22 @@ class Plan:
     refused: tuple[Refused, ...]
     simulations: int
     resumed: int
+
+    @property
+    def offered_rps(self) -> float:
+        """The rate of the first workload: its gaps over its span."""
+        workload = self.workloads[0]
+        return (len(workload) - 1) * 1000.0 / workload.span_ms
+
+    @property
+    def together_fraction(self) -> float:
+        """Requests of the first workload that arrive when the one before them does."""
+        return float(np.mean(np.diff(self.workloads[0].arrival_ms) == 0.0))
+
+    @property
+    def block_size(self) -> int:
+        """Of the caches."""
+        return _block_size(self.hardware)
 
 
 def make_plan(

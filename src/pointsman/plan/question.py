@@ -66,6 +66,10 @@ class Question:
         """The policies, in their order."""
         return tuple(policy_named(text) for text in self.policies)
 
+    def policy_labelled(self, label: str) -> Policy:
+        """The one of that label."""
+        return next(policy for policy in self.policy_objects() if policy.label == label)
+
 
 def _check_policies(texts: Sequence[str]) -> None:
     if not texts:

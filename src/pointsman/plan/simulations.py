@@ -11,7 +11,7 @@ from pointsman.plan.hardware import Deployment
 from pointsman.plan.measure import Columns, ShapeMetrics, measured
 from pointsman.plan.question import Question
 from pointsman.policies.policy import Policy
-from pointsman.sim.batching import BatchingFleet, simulate_fleet
+from pointsman.sim.batching import simulate_fleet
 from pointsman.workload.workload import Workload
 
 
@@ -42,10 +42,10 @@ class Simulations:
         """Simulate and measure."""
         self.count += 1
         workload = at_rate(self.workloads[setting.replication], setting.rate)
-        fleet = slowed(self.deployment.fleet, setting.slowness)
+        deployment = slowed(self.deployment, setting.slowness)
         seed = self.question.seed + setting.replication
-        run = simulate_fleet(workload, policy, fleet, seed=seed)
-        return measured(run, self.deployment, self.question.objectives)
+        run = simulate_fleet(workload, policy, deployment.fleet, seed=seed)
+        return measured(run, deployment, self.question.objectives)
 
     def holds(self, metrics: ShapeMetrics) -> bool:
         """Whether enough of all offered requests met the objectives."""
@@ -65,12 +65,17 @@ def at_rate(workload: Workload, factor: float) -> Workload:
     return replace(workload, arrival_ms=workload.arrival_ms / factor)
 
 
-def slowed(fleet: BatchingFleet, factor: float) -> BatchingFleet:
-    """The same fleet whose iterations take ``factor`` times as long."""
+def slowed(deployment: Deployment, factor: float) -> Deployment:
+    """The same shape whose iterations, communication included, take ``factor`` times as long."""
     if factor == 1.0:
-        return fleet
-    engines = tuple(replace(engine, costs=_times(engine.costs, factor)) for engine in fleet.engines)
-    return replace(fleet, engines=engines)
+        return deployment
+    fleet = deployment.fleet
+    engines = tuple(replace(each, costs=_times(each.costs, factor)) for each in fleet.engines)
+    return replace(
+        deployment,
+        fleet=replace(fleet, engines=engines),
+        communication=_times(deployment.communication, factor),
+    )
 
 
 def _times(costs: IterationCosts, factor: float) -> IterationCosts:
