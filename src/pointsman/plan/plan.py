@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
 from pointsman.core.errors import InputError
 from pointsman.costs.iteration import IterationCosts
 from pointsman.plan.candidate import Setup, ShapeResult, baseline_of
@@ -60,11 +58,6 @@ class Plan:
         """The rate of the first workload: its gaps over its span."""
         workload = self.workloads[0]
         return (len(workload) - 1) * 1000.0 / workload.span_ms
-
-    @property
-    def together_fraction(self) -> float:
-        """Requests of the first workload that arrive when the one before them does."""
-        return float(np.mean(np.diff(self.workloads[0].arrival_ms) == 0.0))
 
     @property
     def block_size(self) -> int:

@@ -13,8 +13,7 @@ from pointsman.report.document import text_of
 from pointsman.report.plan_document import plan_document
 from pointsman.report.table import csv_text, number, percent, text_table, wrapped
 from pointsman.workload.reading import ReadOptions
-
-_WORTH_SAYING = 0.1  # of requests that arrive together
+from pointsman.workload.steps import arrival_step_ms
 
 GROUPS = (
     ("", 3),
@@ -138,19 +137,19 @@ def _notes(plan: Plan, top: int) -> str:
             for each in plan.refused
         ),
         f"{len(plan.results):,} shapes by {plan.simulations:,} simulations{resumed}",
-        *_clumps(plan),
+        *_steps(plan),
     ]
     return "".join(map(wrapped, lines))
 
 
-def _clumps(plan: Plan) -> list[str]:
-    """That no rate spreads requests which the trace has at one instant."""
-    together = plan.together_fraction
-    if together < _WORTH_SAYING:
+def _steps(plan: Plan) -> list[str]:
+    """That no rate sets requests apart which the trace has at one instant."""
+    step_ms = arrival_step_ms(plan.workloads[0].arrival_ms)
+    if step_ms is None:
         return []
     return [
-        f"{percent(together)} of the requests arrive at the very instant of another one, at every"
-        " rate; if that is the step of the trace's clock, --spread-arrivals spreads them"
+        f"arrivals are recorded in steps of {number(step_ms)} ms: requests of one step arrive at"
+        " once, at every rate; --spread-arrivals sets them apart"
     ]
 
 

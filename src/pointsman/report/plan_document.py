@@ -13,6 +13,7 @@ from pointsman.plan.measure import ShapeMetrics
 from pointsman.plan.plan import Plan
 from pointsman.report.document import head, workload_document
 from pointsman.workload.reading import ReadOptions
+from pointsman.workload.steps import arrival_step_ms
 
 PLAN_SCHEMA = "pointsman.plan/1"
 
@@ -66,7 +67,7 @@ def _question_document(plan: Plan) -> dict[str, Any]:
         "objectives": asdict(question.objectives),
         "attainment": question.attainment,
         "offered_rps": plan.offered_rps,
-        "arrive_together_fraction": plan.together_fraction,
+        "arrival_step_ms": arrival_step_ms(plan.workloads[0].arrival_ms),
         "policies": [policy.label for policy in question.policy_objects()],
         **asdict(question.limits),
         "model_error_fraction": question.model_error_fraction,
