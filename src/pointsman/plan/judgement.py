@@ -139,8 +139,8 @@ def _doubt(decision: str, evidence: Evidence, question: Question) -> _Doubt | No
     error = question.model_error_fraction
     bearable = evidence.difference.bearable_error(HIGHER if decision == ACCEPT else LOWER)
     if bearable == 0.0:
-        longer = "shorter" if decision == ACCEPT else "longer"
-        return _Doubt(f"the interval does not show {longer} latencies", MORE_REQUESTS)
+        reason = f"the interval on latencies does not support {decision}"
+        return _Doubt(reason, MORE_REQUESTS)
     if error >= bearable:
         reason = (
             f"a model error of {error:.1%} explains the difference; below {bearable:.1%} it is"
@@ -151,8 +151,10 @@ def _doubt(decision: str, evidence: Evidence, question: Question) -> _Doubt | No
         return _near_saturation(evidence.limit, error)
     if not _stands(decision, error, evidence, question):
         margin = _largest_bearable(decision, evidence, question)
-        below = f"off by less than {margin:.1%} they do not" if margin else "however little"
-        reason = f"service times off by {error:.1%} turn {decision} into something else; {below}"
+        reason = (
+            f"service times off by {error:.1%} turn {decision} into another verdict, off by"
+            f" {margin:.1%} they do not"
+        )
         return _Doubt(reason, CALIBRATE, margin)
     return None
 
