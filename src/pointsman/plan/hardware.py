@@ -14,6 +14,7 @@ from pointsman.plan.shapes import Shape, check_kinds, instances_within, shapes_o
 from pointsman.sim.batching import BatchingFleet, Engine
 
 MAX_GPUS = 1024
+MAX_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,11 @@ class Hardware:
     calibrated: CostFile | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.gpus, bool) or not isinstance(self.gpus, int):
-            raise wrong_value("plan", "gpus", self.gpus, f"an integer in 1..{MAX_GPUS}")
-        if not 1 <= self.gpus <= MAX_GPUS:
-            raise wrong_value("plan", "gpus", self.gpus, f"an integer in 1..{MAX_GPUS}")
+        for name, most in (("gpus", MAX_GPUS), ("block_size", MAX_BLOCK)):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or not 1 <= value <= most:
+                raise wrong_value("plan", name, value, f"an integer in 1..{most}")
 
     @property
     def name(self) -> str:

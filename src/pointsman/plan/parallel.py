@@ -79,13 +79,18 @@ def _mapped(path: str) -> Setup:
     import joblib
 
     setup: Setup = joblib.load(path, mmap_mode="c")
+    return _with_plain(setup)
+
+
+def _with_plain(setup: Setup) -> Setup:
     return replace(setup, workloads=tuple(map(_plain, setup.workloads)))
 
 
 def _plain(workload: Workload) -> Workload:
-    """The columns as plain arrays, which is what compiled code takes; nothing is copied."""
+    """The columns as plain arrays that can be written to, which is what compiled code takes; those
+    that are such already are not copied."""
     columns: dict[str, Any] = {
-        name: np.asarray(value)
+        name: np.require(value, requirements=("E", "W"))
         for name in Workload.__dataclass_fields__
         if isinstance(value := getattr(workload, name), np.ndarray)
     }
@@ -132,7 +137,7 @@ def _on_ray(setup: Setup, shapes: Sequence[Shape], workers: Workers) -> Iterator
 
 def _from_ray(shared: Any, shape: Shape) -> ShapeResult:
     setup: Setup = _ray().get(shared)
-    return candidate_of(setup, shape)
+    return candidate_of(_with_plain(setup), shape)
 
 
 def _ray() -> Any:
