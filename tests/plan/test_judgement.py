@@ -15,13 +15,17 @@ DOUBLE = Estimate(2.0, 1.9, 2.1)
 FAR = RateLimit(2.0, 2.04)
 
 
-def judged(candidate, *, ratio=HALF, limit=FAR, error=0.1, others=None):
+def judged(candidate, *, ratio=HALF, limit=FAR, error=0.1, others=None, unfilled=None):
     """Against a baseline of 1,000 ms; ``others`` are the candidate by slowness."""
     baseline = metrics_of(1000.0)
     found = Difference(ratio, Estimate(0.0, 0.0, 0.0), 0.95, 100)
     worlds = others or (lambda _: candidate)
     evidence = Evidence(
-        Pair(baseline, candidate), limit, found, lambda slowness: Pair(baseline, worlds(slowness))
+        Pair(baseline, candidate),
+        limit,
+        found,
+        lambda slowness: Pair(baseline, worlds(slowness)),
+        None if unfilled is None else lambda: Pair(baseline, unfilled),
     )
     return judge(evidence, made.question(model_error_fraction=error))
 
@@ -89,3 +93,10 @@ def test_other_service_times_that_turn_it_make_it_undecided_with_the_margin():
     assert turning.decision == "tune"
     assert turning.undecided_error_fraction == pytest.approx(0.05)
     assert "calibrate" in turning.next_action
+
+
+def test_what_rests_on_full_pipelines_is_not_accepted():
+    assert judged(metrics_of(500.0), unfilled=metrics_of(900.0)).decision == "accept"
+    found = judged(metrics_of(500.0), unfilled=metrics_of(900.0, kept=50))
+    assert found.decision == "tune"
+    assert "accept rests on full pipelines, with one batch in them it is tune" in found.reason

@@ -157,6 +157,24 @@ def test_of_several_policies_the_one_that_holds_most_is_taken_and_all_are_listed
     assert [each.policy for each in plan.baseline.tried] == ["round_robin"]  # nothing to choose
 
 
+def test_a_policy_that_spreads_too_unevenly_gives_way_to_one_that_does_not(tmp_path):
+    """Two replicas, one in 20 ms: the first alone does all of it at no loss, and is all alone."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from pointsman.policies.policy import policy\n"
+        "@policy(rule='r', source='s', reasons=('first',), reads=())\n"
+        "def first(request, view, parameters):\n"
+        "    return 0, 0\n"
+    )
+    asked = made.question(policies=(f"{mine}:first", "round_robin"))
+    found = result(planned(made.steady(20.0), made.hardware(2), asked), "2xTP1")
+    assert found.policy == "round_robin"
+    assert {each.policy: each.limit is None for each in found.tried} == {
+        "first": True,
+        "round_robin": False,
+    }
+
+
 def test_lengths_beyond_the_calibrated_range_are_refused_with_the_range():
     with pytest.raises(InputError, match="prompt_tokens is 100 and the costs were fitted up to 50"):
         planned(made.steady(5.0), made.hardware(2, prompt_tokens=50))

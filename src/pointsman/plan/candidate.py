@@ -77,9 +77,10 @@ def candidate_of(setup: Setup, shape: Shape) -> ShapeResult:
         limit=found.limit,
         difference=difference_of(_all_columns(simulations, found), baseline.columns, question),
         perturbed=worlds.pair,
+        unfilled=worlds.unfilled if shape.pp > 1 else None,
     )
     judgement = judge(evidence, question)
-    count = simulations.count + worlds.baseline_runs
+    count = simulations.count + worlds.further_runs
     return _result(shape, found, count, (evidence.difference, judgement))
 
 
@@ -89,17 +90,27 @@ class _Worlds:
     def __init__(
         self, setup: Setup, baseline: Baseline, simulations: Simulations, found: Found
     ) -> None:
+        self._setup, self._nominal = setup, baseline.result.metrics
         self._candidate = (simulations, found.policy)
         deployment = setup.hardware.deploy(baseline.result.shape)
         self._baseline = Simulations(setup.workloads, deployment, setup.question)
         self._baseline_policy = setup.question.policy_labelled(baseline.result.policy)
         self._known = baseline.perturbed
         self._pairs: dict[float, Pair] = {}
+        self._unfilled_runs = 0
 
     @property
-    def baseline_runs(self) -> int:
-        """How often the baseline was run again."""
-        return self._baseline.count
+    def further_runs(self) -> int:
+        """Runs beside those of the candidate as it is."""
+        return self._baseline.count + self._unfilled_runs
+
+    def unfilled(self) -> Pair:
+        """The candidate with one micro-batch in its pipelines, against the baseline as it is."""
+        simulations, policy = self._candidate
+        deployment = self._setup.hardware.deploy(simulations.deployment.shape, micro_batches=1)
+        one = Simulations(self._setup.workloads, deployment, self._setup.question)
+        self._unfilled_runs += 1
+        return Pair(self._nominal, one.run(policy)[0])
 
     def pair(self, slowness: float) -> Pair:
         """Both, where every service takes so many times as long."""

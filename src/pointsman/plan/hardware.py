@@ -90,15 +90,18 @@ class Hardware:
         shapes, _ = self.shapes(("replicas", "tp_pp"))
         return min(shapes, key=lambda shape: (shape.gpus, shape.replicas, shape.pp))
 
-    def deploy(self, shape: Shape) -> Deployment:
-        """The shape as a fleet. Raises InputError where it does not hold the model."""
+    def deploy(self, shape: Shape, micro_batches: int | None = None) -> Deployment:
+        """The shape as a fleet; ``micro_batches`` fill its pipelines, by default all stages.
+
+        Raises InputError where it does not hold the model.
+        """
         if shape.gpus > self.gpus:
             wanted = f"a shape of at most {self.gpus} GPUs"
             raise wrong_value("plan", "shape", f"{shape.label}, {shape.gpus} GPUs", wanted)
         reason = self._why_not(shape.tp, shape.pp)
         if reason is not None:
             raise InputError(f"plan: shape {shape.label}: {reason}")
-        instance = self.instance(shape.tp, shape.pp)
+        instance = replace(self.instance(shape.tp, shape.pp), micro_batches=micro_batches)
         split = split_of_instances(instance, shape.prefill) if shape.prefill else None
         fleet = BatchingFleet((self._engine(instance),) * shape.replicas, split)
         return Deployment(shape, fleet, instance.communication_costs())

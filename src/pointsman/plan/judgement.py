@@ -6,6 +6,8 @@ objectives at the offered rate, and a decision must outlive what is not known, e
     noise         the interval on the ratio of latencies, requests paired
     model error   the same interval, with baseline and candidate off in opposite directions
     saturation    the whole rule again with all service times longer, and shorter, by that error
+    pipelines     the whole rule again with one micro-batch in them: PP is priced as if they were
+                  full, and a lone prompt passes its stages one after the other (docs/costs.md)
 """
 
 from __future__ import annotations
@@ -82,12 +84,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a judgement rests on; ``perturbed`` gives the pair with other service times."""
+    """What a judgement rests on; ``perturbed`` gives the pair with other service times,
+    ``unfilled`` the one with a single micro-batch in the pipelines, None where there are none."""
 
     nominal: Pair
     limit: RateLimit
     difference: Difference
     perturbed: Callable[[float], Pair]
+    unfilled: Callable[[], Pair] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,13 @@ def _doubt(decision: str, evidence: Evidence, question: Question) -> _Doubt | No
             f" {margin:.1%} they do not"
         )
         return _Doubt(reason, CALIBRATE, margin)
+    if evidence.unfilled is not None:
+        other = evidence.unfilled().decision(question)
+        if other != decision:
+            return _Doubt(
+                f"{decision} rests on full pipelines, with one batch in them it is {other}",
+                CALIBRATE,
+            )
     return None
 
 

@@ -20,7 +20,7 @@ from pointsman.policies.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class PolicyFigures:
-    """A policy on a shape at the offered rate; ``limit`` is None where another one held more."""
+    """A policy on a shape at the offered rate; ``limit`` is None where it was not searched."""
 
     policy: str
     goodput_fraction: float
@@ -62,16 +62,19 @@ def search(simulations: Simulations, most_rate: float = MOST_FACTOR) -> Found:
     """Try all policies at the offered rate, and take the one that holds the highest rate.
 
     The best at the offered rate is searched in full; another one only if it holds what that one
-    does, and a little more. A single candidate leaves nothing to choose: one policy is tried.
+    does, and a little more. Where some keep the objectives and the load even enough at the offered
+    rate, the others are not searched. A single candidate leaves nothing to choose: one policy is
+    tried.
     """
     policies = simulations.question.policy_objects()
     if simulations.deployment.fleet.candidates.shape[0] == 1:
         policies = policies[:1]
     runs = {policy.label: simulations.run(policy) for policy in policies}
     order = sorted(policies, key=lambda policy: _at_offered(runs[policy.label][0]))
-    best, best_climb, best_limit = order[0], None, NEVER
+    sound = [policy for policy in order if _is_sound(simulations, runs[policy.label][0])]
+    best, best_climb, best_limit = (sound or order)[0], None, NEVER
     limits: dict[str, RateLimit] = {}
-    for policy in order:
+    for policy in sound or order:
         climb = _Climb(simulations, policy)
         at_one = climb.seen(AS_OFFERED.rate, runs[policy.label][0])
         limit = _limit(climb, at_one, most_rate, best_limit if best_climb else None)
@@ -106,6 +109,12 @@ def _limit(
     if more > most or not climb(more):
         return None
     return rate_from(climb, more, most)
+
+
+def _is_sound(simulations: Simulations, metrics: ShapeMetrics) -> bool:
+    """Whether a policy breaks no condition of the verdict that it could keep."""
+    most = simulations.question.limits.max_imbalance_ratio
+    return simulations.holds(metrics) and metrics.imbalance_ratio <= most
 
 
 def _at_offered(metrics: ShapeMetrics) -> tuple[float, float]:

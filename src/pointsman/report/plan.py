@@ -15,6 +15,10 @@ from pointsman.report.table import csv_text, number, percent, text_table, wrappe
 from pointsman.workload.reading import ReadOptions
 from pointsman.workload.steps import arrival_step_ms
 
+_PIPELINES = (
+    "PP is priced as full pipelines: with little load prompts take up to PP times as long as shown"
+)
+
 GROUPS = (
     ("", 3),
     ("at the offered rate", 6),
@@ -69,17 +73,22 @@ def _flat(shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(plan: Plan, top: int) -> str:
-    shown = list(plan.results[:top])
-    if plan.baseline not in shown:
-        shown.append(plan.baseline)
-    rows = [_row(plan, result) for result in shown]
-    parts = [
-        _head(plan),
-        text_table(HEADINGS, rows, left_columns=2, groups=GROUPS),
-        _notes(plan, top),
+    """The first rows, and those of the baseline and of what to take, wherever they stand."""
+    advice = advise(plan)
+    shown = [
+        result
+        for place, result in enumerate(plan.results)
+        if place < top or result.shape.label in (advice.shape, plan.baseline.shape.label)
     ]
-    reasons = "".join(_reason(result) for result in shown[:3])
-    return "\n".join(part for part in (*parts, reasons, wrapped(advise(plan).sentence)) if part)
+    told = [result for result in shown if result is shown[0] or result.shape.label == advice.shape]
+    parts = (
+        _head(plan),
+        text_table(HEADINGS, [_row(plan, each) for each in shown], left_columns=2, groups=GROUPS),
+        _notes(plan, len(shown)),
+        "".join(map(_reason, told)),
+        wrapped(advice.sentence),
+    )
+    return "\n".join(part for part in parts if part)
 
 
 def _head(plan: Plan) -> str:
@@ -126,8 +135,8 @@ def _ms(value: float | None) -> str:
     return "-" if value is None else number(value)
 
 
-def _notes(plan: Plan, top: int) -> str:
-    left = len(plan.results) - top
+def _notes(plan: Plan, shown: int) -> str:
+    left = len(plan.results) - shown
     resumed = f", {plan.resumed:,} shapes taken from the file" if plan.resumed else ""
     lines = [
         *([f"{left:,} further shapes: --top, or --format json or csv"] if left > 0 else ()),
@@ -138,6 +147,7 @@ def _notes(plan: Plan, top: int) -> str:
         ),
         f"{len(plan.results):,} shapes by {plan.simulations:,} simulations{resumed}",
         *_steps(plan),
+        *([_PIPELINES] if any(each.shape.pp > 1 for each in plan.results) else ()),
     ]
     return "".join(map(wrapped, lines))
 
