@@ -8,7 +8,11 @@ import json
 
 import pytest
 
-from pointsman.cli.main import main
+from pointsman.cli.main import build_parser, main
+from pointsman.cli.plan import KIND_NAMES
+from pointsman.plan.question import LESSON_LIMITS
+from pointsman.plan.shapes import KINDS
+from pointsman.verdict.decide import Limits
 
 # Two prompts of 4,000 tokens a second: too much for one L4, which is slow at prompts.
 ROWS = [
@@ -77,10 +81,16 @@ def test_the_table_names_shapes_decisions_simulations_and_what_to_take(capsys, t
     code, out, _ = run(capsys, "plan", trace, *ASKED, *ONE_POLICY, "--top", 2)
     assert code == 0
     assert "taken to be off by up to 25.0%" in " ".join(out.split())
-    assert "3 further shapes" in out
+    assert "2 further shapes" in out  # the baseline is a row wherever it stands
     assert "5 shapes by" in out
     assert "baseline" in out
     assert out.rpartition("\n\n")[2].startswith(("Take ", "Keep ", "Nothing ", "No shape "))
+
+
+def test_the_kinds_and_limits_of_the_command_are_those_of_the_plan():
+    given = build_parser().parse_args(["plan", "t", *ASKED])
+    assert KIND_NAMES == KINDS
+    assert Limits(given.max_imbalance_ratio, given.max_comm_ratio) == LESSON_LIMITS
 
 
 def test_csv_has_a_line_a_shape(capsys, trace):

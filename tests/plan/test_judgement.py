@@ -81,6 +81,10 @@ def test_near_saturation_it_is_undecided_with_the_margin():
     below = judged(metrics_of(500.0, kept=90), limit=RateLimit(0.93, 0.95))
     assert below.undecided_error_fraction == pytest.approx(1.0 / 0.95 - 1.0)
     assert below.reason.startswith("undecided: near saturation")
+    assert below.next_action == "calibrate_costs_on_this_hardware"
+    chatty = judged(metrics_of(500.0, comm_cost_ms=60.0), limit=RateLimit(1.06, 1.08))
+    assert (chatty.decision, chatty.near_saturation) == ("tune", True)
+    assert chatty.next_action == "refine_routing_or_parallel_degree"
 
 
 def test_other_service_times_that_turn_it_make_it_undecided_with_the_margin():

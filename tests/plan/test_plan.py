@@ -6,13 +6,14 @@ wait for nobody while a replica gets one in 10 ms or more, and wait ever longer 
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 
-from pointsman import InputError, generate, workload_of_columns
+from pointsman import InputError, MachineError, generate, workload_of_columns
 from pointsman.costs.iteration import IterationCosts
 from pointsman.metrics.goodput import objectives_of
 from pointsman.plan.advice import advise
@@ -255,6 +256,23 @@ def test_a_policy_of_the_users_own_file_is_planned_with(tmp_path):
     plan = planned(made.steady(4.0), made.hardware(3), asked, replace(WHOLE, workers=Workers(2)))
     assert {each.policy for each in plan.results} == {"first"}
     assert result(plan, "3xTP1").metrics.imbalance_ratio == pytest.approx(3.0)  # all on one
+
+
+def test_a_process_that_dies_is_one_clear_error(tmp_path):
+    """The policy's file ends every process that loads it but this one."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "import os\n"
+        "from pointsman.policies.policy import policy\n"
+        f"if os.getpid() != {os.getpid()}:\n"
+        "    os._exit(1)\n"
+        "@policy(rule='r', source='s', reasons=('first',), reads=())\n"
+        "def first(request, view, parameters):\n"
+        "    return 0, 0\n"
+    )
+    asked = made.question(policies=(f"{mine}:first",))
+    with pytest.raises(MachineError, match="one of its processes was ended"):
+        planned(made.steady(4.0), made.hardware(4), asked, replace(WHOLE, workers=Workers(3)))
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,20 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
         metavar="SHAPE",
         help="such as 4xTP2, 2xTP2PP2 or 1P3DxTP1 (default: one replica on the fewest GPUs)",
     )
-    group.add_argument("--max-imbalance-ratio", type=float, default=0.8, metavar="X")
-    group.add_argument("--max-comm-ratio", type=float, default=0.05, metavar="X")
+    group.add_argument(
+        "--max-imbalance-ratio",
+        type=float,
+        default=0.8,
+        metavar="X",
+        help="most (largest - smallest busy time) / mean (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-comm-ratio",
+        type=float,
+        default=0.05,
+        metavar="X",
+        help="most communication over the baseline's makespan (default: %(default)s)",
+    )
 
 
 def _add_certainty(group: argparse._ArgumentGroup) -> None:

@@ -13,7 +13,7 @@ objectives at the offered rate, and a decision must outlive what is not known, e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pointsman.plan.difference import Difference
 from pointsman.plan.measure import ShapeMetrics
@@ -118,6 +118,8 @@ def judge(evidence: Evidence, question: Question) -> Judgement:
         action = OTHER_OBJECTIVES if evidence.limit.held is None else LESS_LOAD
     if doubt is None and decided == TUNE and near:
         doubt = _near_saturation(evidence.limit, error)
+        if verdict.decision == TUNE:  # what the lesson says to do comes first
+            doubt = replace(doubt, next_action=action)
     if doubt is not None:
         reason = f"undecided: {doubt.reason}; {reason}"
         action = doubt.next_action

@@ -7,8 +7,11 @@ it with each batch of shapes, for they may share no folder.
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -64,9 +67,37 @@ def _in_processes(setup: Setup, shapes: Sequence[Shape], jobs: int) -> Iterator[
         parallel = joblib.Parallel(
             n_jobs=min(jobs, len(shapes)), batch_size=1, return_as="generator_unordered"
         )
-        yield from parallel(
-            joblib.delayed(_from_file)(path, shape) for shape in _hard_first(shapes)
-        )
+        ordered = _hard_first(shapes)
+        yield from _guarded(parallel(joblib.delayed(_from_file)(path, shape) for shape in ordered))
+
+
+def _guarded(results: Generator[ShapeResult]) -> Iterator[ShapeResult]:
+    """The results; one clear error where a process dies, and none of joblib's warnings that an
+    interruption leaves tasks undone."""
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    try:
+        while True:
+            with _without_warnings():
+                result = next(results, None)
+            if result is None:
+                return
+            yield result
+    except TerminatedWorkerError:
+        raise MachineError(
+            "plan: one of its processes was ended from outside, or for lack of memory; try fewer"
+            " --jobs, and --resume FILE, which keeps what is finished"
+        ) from None
+    finally:
+        with _without_warnings():
+            results.close()
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)
+        yield
 
 
 def _from_file(path: str, shape: Shape) -> ShapeResult:
@@ -75,9 +106,13 @@ def _from_file(path: str, shape: Shape) -> ShapeResult:
 
 @lru_cache(maxsize=1)
 def _mapped(path: str) -> Setup:
-    """The shared setup; its columns are pages of the file until somebody writes to them."""
+    """The shared setup; its columns are pages of the file until somebody writes to them.
+
+    An interruption from the terminal reaches all processes; only the first one is to speak.
+    """
     import joblib
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     setup: Setup = joblib.load(path, mmap_mode="c")
     return _with_plain(setup)
 
