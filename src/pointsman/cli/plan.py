@@ -82,8 +82,8 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
         "--policy",
         action="append",
         metavar="NAME",
-        help=f"{options.POLICY_HELP}; repeat it (default: queue_aware, locality_aware,"
-        " least_requests, round_robin)",
+        help=f"{options.POLICY_HELP}; repeat it (default: least_requests,"
+        " locality_aware, earliest_first_token, fewest_misses)",
     )
     group.add_argument(
         "--baseline",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pointsman.core.errors import InputError, wrong_value
+from pointsman.fleet.objectives import with_objectives
 from pointsman.metrics.goodput import Objectives
 from pointsman.policies.catalogue import policy_named
 from pointsman.policies.policy import Policy
@@ -17,7 +18,7 @@ from pointsman.verdict.decide import Limits
 from pointsman.verdict.uncertainty import check_level
 from pointsman.workload.workload import Workload
 
-DEFAULT_POLICIES = ("queue_aware", "locality_aware", "least_requests", "round_robin")
+DEFAULT_POLICIES = ("least_requests", "locality_aware", "earliest_first_token", "fewest_misses")
 
 # How far the roofline may be from a recorded run in TPOT (docs/costs.md; held by
 # tests/costs/test_roofline.py); it was 13 % off at most.
@@ -63,8 +64,9 @@ class Question:
         _check_policies(self.policies)
 
     def policy_objects(self) -> tuple[Policy, ...]:
-        """The policies, in their order."""
-        return tuple(policy_named(text) for text in self.policies)
+        """The policies, in their order; those that price misses are told the objectives."""
+        named = [policy_named(text) for text in self.policies]
+        return tuple(with_objectives(self.policies, named, self.objectives))
 
     def policy_labelled(self, label: str) -> Policy:
         """The one of that label."""
