@@ -89,14 +89,13 @@ def costs_line(fleet: FifoFleet) -> str:
 
 
 def _reasons(comparison: Comparison) -> list[str]:
-    lines = [
-        wrapped(
-            f"reasons of {result.policy.label}: {_counts(result.reasons)}"
-            + ("" if result.audit is None else f". {audit_sentence(result.audit)}")
-        )
-        for result in comparison.results
-        if len(result.reasons) > 1
-    ]
+    lines = []
+    for result in comparison.results:
+        label = result.policy.label
+        if len(result.reasons) > 1:
+            lines.append(wrapped(f"reasons of {label}: {_counts(result.reasons)}"))
+        if result.audit is not None:
+            lines.append(wrapped(audit_sentence(label, result.audit)))
     return ["".join(lines)] if lines else []
 
 

@@ -246,12 +246,11 @@ def _shown(value: float | None) -> str:
 
 
 def _reasons(comparison: FleetComparison) -> list[str]:
-    return [
-        wrapped(
-            f"reasons of {result.name}: "
-            + ", ".join(f"{reason} {number(count)}" for reason, count in result.reasons.items())
-            + ("" if result.audit is None else f". {audit_sentence(result.audit)}")
-        )
-        for result in comparison.results
-        if len(result.reasons) > 1
-    ]
+    lines = []
+    for result in comparison.results:
+        if len(result.reasons) > 1:
+            counts = (f"{reason} {number(count)}" for reason, count in result.reasons.items())
+            lines.append(wrapped(f"reasons of {result.name}: {', '.join(counts)}"))
+        if result.audit is not None:
+            lines.append(wrapped(audit_sentence(result.name, result.audit)))
+    return lines

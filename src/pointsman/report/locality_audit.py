@@ -9,19 +9,17 @@ from pointsman.comparison.locality_audit import LocalityAudit
 from pointsman.report.table import number, percent
 
 
-def audit_sentence(audit: LocalityAudit) -> str:
+def audit_sentence(name: str, audit: LocalityAudit) -> str:
     """How much longer choices for locality waited, and how many beyond their bound."""
-    if not audit.choices:
-        return "no choice for locality"
     spread = audit.realised_extra_ms
     bound = "what each saves" if audit.bound_ms is None else f"{number(audit.bound_ms)} ms"
+    head = f"locality of {name}: {number(audit.choices)} choices, bound {bound}"
     if spread.mean is None or spread.p95 is None or spread.worst is None:
-        return f"{number(audit.choices)} choices for locality, none finished"
+        return f"{head}; none of them finished" if audit.choices else head
     return (
-        f"{number(audit.choices)} choices for locality, bound {bound}: really waited longer than"
-        f" the shortest queue by {number(spread.mean)} ms in the mean, {number(spread.p95)} at P95,"
-        f" {number(spread.worst)} at worst; {number(audit.over_bound)}"
-        f" ({percent(audit.over_bound_fraction)}) beyond the bound"
+        f"{head}; they waited longer than the shortest queue by {number(spread.mean)} ms in the"
+        f" mean, {number(spread.p95)} at P95, {number(spread.worst)} at worst;"
+        f" {number(audit.over_bound)} ({percent(audit.over_bound_fraction)}) beyond the bound"
     )
 
 
