@@ -35,7 +35,7 @@ class Answers:
     """What became of each offered request, a row a request; times in ms of one clock.
 
     ``finish_ms`` of a failed request is when it failed. The columns of the hand-off from prefill to
-    decode are None where there is no split, and their durations NaN for a request without one.
+    decode are None where there is no split, recomputed tokens where nobody counted, and their durations NaN for a request without one.
     Raises InputError where columns differ in length, or a status is none of the three.
     """
 
@@ -49,6 +49,7 @@ class Answers:
     output_tokens: NDArray[Any]  # generated
     cached_tokens: NDArray[Any]  # of the prompt; UNKNOWN_TOKENS: the engine does not say
     preemptions: NDArray[Any]
+    recomputed_tokens: NDArray[Any] | None = None  # of the prompt: cached there once, and evicted
     handoff_ms: Floats | None = None  # moving the KV cache to the decode replica
     handoff_bytes: NDArray[Any] | None = None
     decode_wait_ms: Floats | None = None  # from the end of the hand-off to its first decode step
