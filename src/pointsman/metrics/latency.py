@@ -35,8 +35,9 @@ class Answers:
     """What became of each offered request, a row a request; times in ms of one clock.
 
     ``finish_ms`` of a failed request is when it failed. The columns of the hand-off from prefill to
-    decode are None where there is no split, recomputed tokens where nobody counted, and their durations NaN for a request without one.
-    Raises InputError where columns differ in length, or a status is none of the three.
+    decode are None where there is no split, and their durations NaN for a request without one;
+    ``recomputed_tokens`` is None where nobody counted. Raises InputError where columns differ in
+    length, or a status is none of the three.
     """
 
     replica: NDArray[Any]  # NO_REPLICA: never sent to one

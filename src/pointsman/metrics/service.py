@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.percentiles import left_to_right_sum, nearest_rank
-from pointsman.metrics.rates import prompt_fraction, per_second, window_ms
+from pointsman.metrics.rates import per_second, prompt_fraction, window_ms
 from pointsman.metrics.skew import skew_ratio
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,7 @@ from pointsman.core.errors import wrong_value
 from pointsman.metrics.goodput import Goodput, Objectives, goodput
 from pointsman.metrics.intertoken import GapHistogram
 from pointsman.metrics.latency import STATUS_NAMES, Answers, Spread, spread_of
-from pointsman.metrics.rates import prompt_fraction, per_second, window_ms
+from pointsman.metrics.rates import per_second, prompt_fraction, window_ms
 from pointsman.metrics.replicas import (
     ReplicaFigures,
     ReplicaLoads,
