@@ -49,8 +49,7 @@ def test_noise_is_the_largest_difference_of_two_runs_in_parts_of_the_first():
 
 
 def test_an_error_smaller_than_the_noise_between_repeats_is_said_to_be_within_it(tmp_path, first):
-    """First tokens after 500 ms, and after 550 and 450 in the repeats: 20 %. One line is simulated
-    exactly, so that its error is below."""
+    """First tokens after 500 ms, and after 550 and 450 in the repeats: 20 %. The fit is nearer."""
     folders = [written(tmp_path / f"x{k}", later(ROWS, k)) for k in (1.1, 0.9)]
     repeats = [read_recording(folder) for folder in folders]
     result = calibrate(read_recording(first), repeats=repeats)
@@ -59,8 +58,7 @@ def test_an_error_smaller_than_the_noise_between_repeats_is_said_to_be_within_it
         assert figure.is_within_noise
 
 
-def test_an_error_beyond_the_noise_is_told_from_it():
-    """A twin that repeats itself exactly has no noise, and costs that are off have an error."""
+def test_where_repeats_do_not_differ_every_error_is_beyond_the_noise():
     exact = Figure(recorded=200.0, simulated=201.0, repeats=(200.0,))
     assert exact.noise == 0.0
     assert exact.is_within_noise is False
@@ -123,7 +121,7 @@ OTHER_ENGINE = {**META, "engine_kwargs": {**META["engine_kwargs"], "max_num_seqs
     [
         (ROWS[:5], None, "the number of requests is 5; expected 6, as in "),
         ([{**ROWS[0], "input_toks": 99}, *ROWS[1:]], None, "one has prompt_tokens 99 where 100"),
-        ([{**ROWS[0], "output_toks": 11}, *ROWS[1:]], None, "one has output_tokens 10 where"),
+        ([{**ROWS[0], "output_toks": 11}, *ROWS[1:]], None, "one has output_tokens 11 where 10"),
         ([request(i, 4.0 * i) for i in range(6)], None, "request 6 in order of arrival came"),
         (ROWS, OTHER_ENGINE, "max_num_seqs is 9; expected 8, as in the run that it repeats"),
         (ROWS, {**META, "vllm_version": "0.20.0"}, "version is '0.20.0'; expected '0.19.0'"),
