@@ -73,6 +73,7 @@ class Request:
     generated: int = 0
     blocks: list[Block] = field(default_factory=list)
     came_ms: float = 0.0
+    recomputed: int = 0
 
     @property
     def turn(self) -> tuple[float, float, int]:
@@ -101,6 +102,7 @@ class Cache:
         self.blocks = [Block(number) for number in range(capacity)]
         self.free = list(self.blocks)
         self.cached: dict[object, Block] = {}
+        self.ever: set[object] = set()
 
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
@@ -145,6 +147,7 @@ class Cache:
         chain = request.arrival.chain
         full = request.computed // self.block_size
         for index in range(computed_before // self.block_size, min(full, len(chain))):
+            self.ever.add(chain[index])
             if chain[index] not in self.cached:
                 self.cached[chain[index]] = request.blocks[index]
                 request.blocks[index].content = chain[index]
@@ -274,11 +277,22 @@ class Replica:
         if request.result.scheduled_ms is None:
             request.result.scheduled_ms = self.now
             request.result.cached_tokens = cached
+            request.recomputed = self.recomputed(request) - cached
         request.computed = cached
         self.cache.hit(request, prefix)
         self.cache.take(request, cached + chunk)
         self.add_to_batch(request, chunk)
         return True
+
+    def recomputed(self, request: Request) -> int:
+        """Its prompt's leading tokens that a cache without bounds would hold."""
+        size = self.engine.block_size
+        blocks = 0
+        for content in request.arrival.chain[: (request.arrival.prompt - 1) // size]:
+            if content not in self.cache.ever:
+                break
+            blocks += 1
+        return blocks * size
 
     def add_to_batch(self, request: Request, chunk: int) -> None:
         self.budget -= chunk

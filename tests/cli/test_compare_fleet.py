@@ -81,6 +81,26 @@ def test_costs_outside_their_range_are_warned_of_wherever_the_result_goes(capsys
     assert err == f"warning: {warning}\n"
 
 
+def test_costs_of_another_engine_version_are_warned_of_wherever_the_result_goes(capsys, folder):
+    words = ("compare", "trace.jsonl", "--fleet", "3", "--costs", "costs.json")
+    warning = "costs.json: engine version is 0.20.1 and the costs were fitted to 0.19.0"
+    _, out, err = run(capsys, *words, "--engine-version", "0.20.1")
+    assert (out.count(warning), err) == (1, "")
+    _, out, err = run(capsys, *words, "--engine-version", "0.20.1", "--format", "json")
+    assert json.loads(out)["warnings"] == [warning]
+    assert err == f"warning: {warning}\n"
+    assert compared(capsys, *words[2:], "--engine-version", "0.19.0")["warnings"] == []
+
+
+def test_a_file_says_which_engine_version_will_serve_and_the_flag_goes_before_it(capsys, folder):
+    group = '[[replicas]]\ncount = 2\ncosts = "costs.json"\nengine_version = "0.20.1"\n'
+    (folder / "fleet.toml").write_text(group)
+    _, out, _ = run(capsys, "compare", "trace.jsonl", "--fleet", "fleet.toml")
+    assert "engine version is 0.20.1" in out
+    flag = ("--engine-version", "0.19.0")
+    assert compared(capsys, "--fleet", "fleet.toml", *flag)["warnings"] == []
+
+
 def test_every_flag_arrives_where_it_belongs(capsys, folder):
     document = compared(
         capsys,
@@ -161,6 +181,11 @@ def test_csv_and_the_table_are_of_the_same_comparison(capsys, folder):
         (("--fleet", "2xh100", "--costs", "costs.json"), "device does not go with costs"),
         (("--fleet", "2", "--costs", "costs.json", *MODEL), "every group has costs of its own"),
         (("--fleet", "2", "--costs", "none.json"), "pointsman: none.json: no such file"),
+        (
+            ("--fleet", "2xh100", *MODEL, "--engine-version", "0.19"),
+            "--engine-version is '0.19', and no group has recorded costs",
+        ),
+        (("--replicas", "2", "--engine-version", "1"), "--engine-version goes with --fleet"),
         (("--fleet", "none.toml"), "none.toml: no such file"),
         (("--fleet", "2xh100", *MODEL, "--kv-block-size", "0"), "block_size is 0"),
         (("--fleet", "2xh100", *MODEL, "--kv-blocks", "0"), "kv_blocks is 0"),

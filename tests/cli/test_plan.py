@@ -13,6 +13,7 @@ from pointsman.cli.plan import KIND_NAMES
 from pointsman.plan.question import LESSON_LIMITS
 from pointsman.plan.shapes import KINDS
 from pointsman.verdict.decide import Limits
+from tests.fleet.cost_files import write_costs
 
 # Two prompts of 4,000 tokens a second: too much for one L4, which is slow at prompts.
 ROWS = [
@@ -182,3 +183,18 @@ def test_without_ray_a_cluster_is_one_clear_error(capsys, trace, monkeypatch):
     code, _, err = run(capsys, "plan", trace, *ASKED, "--cluster", "ray://local")
     assert code == 2
     assert "needs Ray, which is not installed; expected pip install 'pointsman[ray]'" in err
+
+
+def test_costs_of_another_engine_version_are_warned_of_wherever_the_result_goes(
+    capsys, trace, tmp_path
+):
+    costs = write_costs(tmp_path / "costs.json", engine={"kv_blocks": 2000})
+    command = ("plan", trace, *ASKED, *ONE_POLICY, "--costs", costs, "--engine-version", "0.20.1")
+    warning = "engine version is 0.20.1 and the costs were fitted to 0.19.0"
+    _, out, err = run(capsys, *command)
+    assert (out.count(warning), err) == (1, "")
+    _, out, err = run(capsys, *command, "--format", "json")
+    document = json.loads(out)
+    assert document["warnings"] == [f"costs: {warning}"]
+    assert document["hardware"]["recorded_engine_version"] == "0.19.0"
+    assert err == f"warning: costs: {warning}\n"

@@ -69,6 +69,31 @@ def test_another_engine_model_is_said(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("recorded", "serving", "said"),
+    [
+        ("0.19.0", "0.20.1", ["engine version is 0.20.1 and the costs were fitted to 0.19.0"]),
+        (
+            None,
+            "0.19.0",
+            ["engine version is 0.19.0 and the costs were fitted to one not recorded"],
+        ),
+        ("0.19.0", "0.19.0", []),
+        ("0.19.0", "v0.19.0", []),
+        ("0.19.0", None, []),
+    ],
+)
+def test_costs_of_another_engine_version_than_will_serve_are_said(
+    tmp_path, recorded, serving, said
+):
+    path = write_costs(tmp_path / "costs.json", engine={"version": recorded})
+    hardware = Recorded("costs.json", read_calibrated(path), serving)
+    fleet = FleetDescription(groups=(Group(count=1, hardware=hardware),))
+    run = simulate_fleet(THREE, POLICIES["round_robin"], fleet.assembled(THREE))
+    warnings = range_warnings(fleet, most_of([asked_of_groups(run, fleet)]))
+    assert warnings == tuple(f"costs.json: {sentence}" for sentence in said)
+
+
 def test_of_several_runs_the_most_counts(tmp_path):
     _, one = asked(tmp_path, 1)
     _, two = asked(tmp_path, 2)

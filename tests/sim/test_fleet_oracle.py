@@ -65,6 +65,8 @@ def assert_equal_runs(run: FleetRun, world: World) -> None:
     assert run.replica.tolist() == [row.replica if row else -1 for row in prefills]
     cached = [row.result.cached_tokens if row else 0 for row in prefills]
     assert run.cached_tokens.tolist() == cached
+    recomputed = [row.recomputed if row else 0 for row in prefills]
+    assert run.recomputed_tokens.tolist() == recomputed
     close(run.prefills["scheduled_ms"], [row and row.result.scheduled_ms for row in prefills])
     answers = [job.answers for job in world.jobs]
     assert run.decode_replica.tolist() == [row.replica if row else -1 for row in answers]

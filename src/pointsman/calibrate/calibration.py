@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from pointsman.calibrate.agreement import Agreement, agreement
 from pointsman.calibrate.fit import Fit, fit_costs, residuals
 from pointsman.calibrate.over_time import OverTime, over_time
 from pointsman.calibrate.recording import Recording
+from pointsman.calibrate.repeats import times_of_repeats
 from pointsman.calibrate.sharing import Sharing, estimate_sharing
 from pointsman.calibrate.simulated import twin_of
 from pointsman.core.errors import wrong_value
@@ -32,7 +35,8 @@ class Calibration:
 
     ``overall`` is over all requests, ``held_out`` over those not fitted, None where all were.
     ``sharing`` is None where the recording does not tell; nothing is shared then. ``over_time`` is
-    None where there are no gauges to compare with.
+    None where there are no gauges to compare with. ``repeats`` are folders of further runs of the
+    same requests, whose figures stand beside the others.
     """
 
     recording: Recording
@@ -42,15 +46,20 @@ class Calibration:
     over_time: OverTime | None
     overall: Agreement
     held_out: Agreement | None
+    repeats: tuple[Path, ...] = ()
 
 
-def calibrate(recording: Recording, fit_first: int | None = None) -> Calibration:
+def calibrate(
+    recording: Recording, fit_first: int | None = None, repeats: Sequence[Recording] = ()
+) -> Calibration:
     """Fit the costs to the times of the first ``fit_first`` requests to arrive, by default all.
 
-    A function of its arguments. Raises InputError for fewer than 5 requests, or more than the
-    recording has.
+    ``repeats`` do not change the costs: they say how much the engine differs from itself. A
+    function of its arguments. Raises InputError for fewer than 5 requests, or more than the
+    recording has, and for a repeat of other requests or another setup.
     """
     fitted = _checked_count(recording, fit_first)
+    again = times_of_repeats(recording, repeats)
     sharing = estimate_sharing(recording, fitted)
     shared_blocks = 0.0 if sharing is None else sharing.blocks
     fit = fit_costs(recording, fitted, shared_blocks)
@@ -66,10 +75,13 @@ def calibrate(recording: Recording, fit_first: int | None = None) -> Calibration
         file=_cost_file(recording, fitted, shared_blocks, fit, left),
         sharing=sharing,
         over_time=over_time(recording, simulated),
-        overall=agreement(recording.times, simulated),
-        held_out=agreement(recording.times.rows(rest), simulated.rows(rest))
+        overall=agreement(recording.times, simulated, again),
+        held_out=agreement(
+            recording.times.rows(rest), simulated.rows(rest), [each.rows(rest) for each in again]
+        )
         if fitted < len(recording)
         else None,
+        repeats=tuple(each.folder for each in repeats),
     )
 
 

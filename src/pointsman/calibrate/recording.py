@@ -21,7 +21,7 @@ from pointsman.calibrate.gauges import Gauges, read_gauges
 from pointsman.calibrate.setup import EngineSetup, read_setup
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.core.files import read_file
-from pointsman.workload.workload import Floats, Ints
+from pointsman.workload.workload import Floats, Ints, Longs
 
 REQUESTS_FILE = "requests.jsonl"
 META_FILE = "meta.json"
@@ -76,7 +76,7 @@ class Times:
         further = np.where(self.output_tokens > 1, self.output_tokens - 1.0, np.nan)
         return (self.finish_ms - self.first_token_ms) / further
 
-    def rows(self, chosen: slice) -> Times:
+    def rows(self, chosen: slice | Longs) -> Times:
         """Some of the requests."""
         return Times(
             self.arrival_ms[chosen],

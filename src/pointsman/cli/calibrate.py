@@ -26,6 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fit to the times of the first N requests to arrive, at least 5 (default: all)",
     )
     parser.add_argument(
+        "--repeat",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RUN_FOLDER",
+        help="further recorded runs of the same requests on the same engine: how much they differ"
+        " stands beside each error",
+    )
+    parser.add_argument(
         "--format",
         choices=options.OUTPUT_FORMATS,
         help="of what is printed (default: table)",
@@ -47,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.calibrate.recording import read_recording
     from pointsman.report.calibration import calibration_text
 
-    result = calibrate(read_recording(arguments.folder), arguments.fit_first)
+    repeats = [read_recording(folder) for folder in arguments.repeat]
+    result = calibrate(read_recording(arguments.folder), arguments.fit_first, repeats)
     if arguments.cost_file is not None:
         write_cost_file(arguments.cost_file, result.file)
         options.say(f"wrote {arguments.cost_file}")

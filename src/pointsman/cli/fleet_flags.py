@@ -15,6 +15,9 @@ FLEET_HELP = (
     "replicas that batch: COUNTxDEVICE[:tp=N][:pp=N][:prefill|:decode] joined by +, such as"
     " 4xh100; COUNT alone with --costs; or FILE.toml"
 )
+ENGINE_VERSION_HELP = (
+    "of the engine that will serve, such as 0.19.0; warned of where --costs are of another one"
+)
 FILE_SUFFIX = ".toml"
 HOLD_ORDERS = ("fcfs", "shortest_prefill", "earliest_deadline")
 
@@ -45,6 +48,7 @@ def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="NAME", help="of all replicas, such as llama-3.1-8b")
     group.add_argument("--models", type=Path, metavar="FILE", help="further models, .toml")
     group.add_argument("--devices", type=Path, metavar="FILE", help="further devices, .toml")
+    group.add_argument("--engine-version", metavar="V", help=ENGINE_VERSION_HELP)
     for flag, kind, metavar, text in (*_OF_ENGINES, *_OF_SURROUNDINGS):
         group.add_argument(flag, type=kind, metavar=metavar, help=text)
     group.add_argument(
@@ -66,7 +70,7 @@ def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
 
 
 FLEET_ONLY = (
-    *("model", "models", "devices", "hold_order", "goodput", "baseline"),
+    *("model", "models", "devices", "engine_version", "hold_order", "goodput", "baseline"),
     *(flag[2:].replace("-", "_") for flag, *_ in (*_OF_ENGINES, *_OF_SURROUNDINGS)),
 )
 
@@ -148,6 +152,7 @@ def _overrides(arguments: argparse.Namespace, objectives: Objectives | None) -> 
             ),
         },
         model=arguments.model,
+        engine_version=arguments.engine_version,
         block_size=arguments.kv_block_size,
         ttft_ms=None if objectives is None else objectives.ttft_ms,
     )

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pointsman.cli import options, progress
+from pointsman.cli import fleet_flags, options, progress
 
 if TYPE_CHECKING:
     from pointsman.costs.calibrated import CostFile
@@ -45,6 +45,7 @@ def _add_hardware(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--costs", type=Path, metavar="FILE", help="what calibrate wrote, in place of the roofline"
     )
+    group.add_argument("--engine-version", metavar="V", help=fleet_flags.ENGINE_VERSION_HELP)
     group.add_argument(
         "--kv-block-size",
         type=int,
@@ -152,6 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.costs.calibrated import read_calibrated
     from pointsman.plan.hardware import Hardware
     from pointsman.plan.question import default_block_size
+    from pointsman.plan.warnings import plan_warnings
     from pointsman.report.plan import plan_text
 
     if arguments.top < 1:
@@ -162,8 +164,11 @@ def run(arguments: argparse.Namespace) -> int:
     block_size = arguments.kv_block_size
     if block_size is None:
         block_size = default_block_size(workloads[0])
-    hardware = Hardware(single, arguments.gpus, block_size, costs)
+    hardware = Hardware(single, arguments.gpus, block_size, costs, arguments.engine_version)
     plan = _planned(arguments, workloads, hardware, question)
+    if arguments.format in ("json", "csv"):  # the table has them
+        for warning in plan_warnings(plan):
+            options.say(f"warning: {warning}")
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: plan_text(plan, reading, form, arguments.top))
     return 0

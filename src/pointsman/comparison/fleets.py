@@ -17,6 +17,7 @@ from pointsman.metrics.latency import Answers
 from pointsman.metrics.replicas import ReplicaFigures, ReplicaLoads, Skews, replica_figures, skews
 from pointsman.metrics.service import reason_counts
 from pointsman.metrics.serving import ServingMetrics, serving_metrics
+from pointsman.metrics.thrashing import thrashing_warnings
 from pointsman.policies.policy import Policy
 from pointsman.sim.batching import BatchingFleet, FleetRun, simulate_fleet
 from pointsman.sim.outcome import answers_of, gaps_of, loads_of
@@ -106,7 +107,10 @@ def compare_on_fleet(
         trial=trial,
         baseline=baseline,
         results=tuple(_with_differences(results, baseline, trial.seed)),
-        warnings=range_warnings(description, most_of(asked)),
+        warnings=(
+            *range_warnings(description, most_of(asked)),
+            *thrashing_warnings((each.name, each.metrics) for each in results),
+        ),
     )
 
 

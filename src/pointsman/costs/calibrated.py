@@ -182,8 +182,13 @@ def _other_engine(engine: EngineFacts, figures: RunFigures) -> Iterator[str]:
         ("served model", figures.served_model, engine.served_model),
     )
     for name, value, recorded in pairs:
-        if value is not None and value != recorded:
+        if value is not None and _bare(value) != _bare(recorded):
             yield f"{name} is {value} and the costs were fitted to {recorded or 'one not recorded'}"
+
+
+def _bare(name: str | None) -> str | None:
+    """A version without the v of its tag: v0.19.0 is 0.19.0."""
+    return name[1:] if name and name[0] == "v" and name[1:2].isdigit() else name
 
 
 def _checked(values: object, where: str) -> dict[str, Any]:

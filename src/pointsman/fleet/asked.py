@@ -25,10 +25,12 @@ def asked_of_groups(run: FleetRun, fleet: FleetDescription) -> tuple[RunFigures,
     """
     figures, first = [], 0
     for group in fleet.ordered:
-        cores = 1
+        cores, version = 1, None
         if isinstance(group.hardware, Recorded):
             cores = group.hardware.file.engine.engine_cores
-        figures.append(_asked(run, range(first, first + group.count), cores))
+            version = group.hardware.serving_version
+        asked = _asked(run, range(first, first + group.count), cores)
+        figures.append(replace(asked, engine_version=version))
         first += group.count
     return tuple(figures)
 
@@ -39,7 +41,8 @@ def most_of(runs: Iterable[tuple[RunFigures, ...]]) -> tuple[RunFigures, ...]:
 
 
 def range_warnings(fleet: FleetDescription, asked: tuple[RunFigures, ...]) -> tuple[str, ...]:
-    """A sentence for each figure beyond what a group's costs were fitted to."""
+    """A sentence for each figure beyond what a group's costs were fitted to, and each other
+    engine."""
     return tuple(
         f"{group.hardware.path}: {sentence}"
         for group, figures in zip(fleet.ordered, asked, strict=True)

@@ -16,10 +16,14 @@ ROLES = (PREFILL, DECODE)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """An engine that was calibrated, and the file that says how."""
+    """An engine that was calibrated, and the file that says how.
+
+    ``serving_version`` is that of the engine that will serve; None is not known.
+    """
 
     path: str
     file: CostFile
+    serving_version: str | None = None
 
     @property
     def gpus(self) -> int:

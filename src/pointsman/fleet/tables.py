@@ -56,6 +56,7 @@ _GROUP: Fields = {
     "device": TEXT.or_absent(),
     "model": TEXT.or_absent(),
     "costs": TEXT.or_absent(),
+    "engine_version": TEXT.or_absent(),
     "role": TEXT.or_absent(),
     **_SHAPE,
     **_LIMITS,
@@ -110,13 +111,15 @@ class Known:
 class Overrides:
     """What goes before the tables of a file: for every group, and for the tables of that name.
 
-    ``model`` is that of all groups without costs of their own. ``ttft_ms`` is the objective that
+    ``model`` is that of all groups without costs of their own, ``engine_version`` of all with
+    them. ``ttft_ms`` is the objective that
     held requests have where nobody states one.
     """
 
     groups: Mapping[str, Any]
     tables: Mapping[str, Mapping[str, Any]]
     model: str | None = None
+    engine_version: str | None = None
     block_size: int | None = None
     ttft_ms: float | None = None
 
@@ -137,6 +140,7 @@ def described(tables: Table, known: Known, overrides: Overrides, where: str) -> 
         raise missing_field(where, "replicas", "at least one group of them")
     groups = [{**group, **overrides.groups} for group in tables["replicas"]]
     _give_model(groups, tables.get("model"), overrides.model)
+    _give_version(groups, overrides.engine_version)
     given = {
         name: {**tables.get(name, {}), **overrides.tables.get(name, {})}
         for name in ("link", "signals", "holding", "closed_loop")
@@ -170,6 +174,18 @@ def _give_model(groups: list[Table], common: str | None, override: str | None) -
             group.setdefault("model", common)
 
 
+def _give_version(groups: list[Table], version: str | None) -> None:
+    """Set the version that will serve of the groups whose costs were recorded on one."""
+    recorded = [group for group in groups if "costs" in group]
+    if version is not None and not recorded:
+        raise InputError(
+            f"--engine-version is {version!r}, and no group has recorded costs to hold it against;"
+            " expected --costs FILE, or costs in the group's table"
+        )
+    for group in recorded if version is not None else ():
+        group["engine_version"] = version
+
+
 def _group(values: Table, known: Known, where: str) -> Group:
     check_fields(values, _GROUP, where)
     role = values.get("role")
@@ -186,6 +202,11 @@ def _group(values: Table, known: Known, where: str) -> Group:
 def _hardware(values: Table, known: Known, where: str) -> Instance | Recorded:
     if "costs" in values:
         return _recorded(values, known, where)
+    if "engine_version" in values:
+        raise InputError(
+            f"{where}: engine_version goes with costs, which say on which version they were"
+            " recorded; expected costs = FILE beside it"
+        )
     if "device" not in values:
         raise InputError(
             f"{where}: neither a device nor a file of costs; expected 4xDEVICE with --model, or"
@@ -220,7 +241,7 @@ def _recorded(values: Table, known: Known, where: str) -> Recorded:
                 " other"
             )
     path = known.folder / values["costs"]
-    return Recorded(str(path), read_calibrated(path))
+    return Recorded(str(path), read_calibrated(path), values.get("engine_version"))
 
 
 def _conditions(given: Mapping[str, Table], changes: list[Table], where: str) -> Conditions:

@@ -35,8 +35,9 @@ class Answers:
     """What became of each offered request, a row a request; times in ms of one clock.
 
     ``finish_ms`` of a failed request is when it failed. The columns of the hand-off from prefill to
-    decode are None where there is no split, and their durations NaN for a request without one.
-    Raises InputError where columns differ in length, or a status is none of the three.
+    decode are None where there is no split, and their durations NaN for a request without one;
+    ``recomputed_tokens`` is None where nobody counted. Raises InputError where columns differ in
+    length, or a status is none of the three.
     """
 
     replica: NDArray[Any]  # NO_REPLICA: never sent to one
@@ -49,6 +50,7 @@ class Answers:
     output_tokens: NDArray[Any]  # generated
     cached_tokens: NDArray[Any]  # of the prompt; UNKNOWN_TOKENS: the engine does not say
     preemptions: NDArray[Any]
+    recomputed_tokens: NDArray[Any] | None = None  # of the prompt: cached there once, and evicted
     handoff_ms: Floats | None = None  # moving the KV cache to the decode replica
     handoff_bytes: NDArray[Any] | None = None
     decode_wait_ms: Floats | None = None  # from the end of the hand-off to its first decode step

@@ -25,7 +25,7 @@ def per_second(count: int, window: float) -> float:
     return count * 1000.0 / window if window else 0.0
 
 
-def cached_fraction(cached_tokens: NDArray[Any], prompt_tokens: NDArray[Any]) -> float:
-    """The share of all prompt tokens that were cached; 0.0 where there are no prompt tokens."""
+def prompt_fraction(tokens: NDArray[Any], prompt_tokens: NDArray[Any]) -> float:
+    """The share of all prompt tokens that such tokens are; 0.0 where there are no prompt tokens."""
     prompts = int(prompt_tokens.sum(dtype=np.int64))
-    return int(cached_tokens.sum(dtype=np.int64)) / prompts if prompts else 0.0
+    return int(tokens.sum(dtype=np.int64)) / prompts if prompts else 0.0

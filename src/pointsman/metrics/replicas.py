@@ -18,17 +18,19 @@ from pointsman.workload.workload import Floats
 class ReplicaLoads:
     """What engines say of themselves, a row a replica; NaN (iterations: -1) where one does not.
 
-    The mean of the KV use is over time, from the first arrival to the last finish. Raises
-    InputError where columns differ in length or have no row.
+    The mean of the KV use is over time, from the first arrival to the last finish. ``evictions``
+    is None where nobody counted. Raises InputError where columns differ in length or have no row.
     """
 
     busy_ms: Floats
     kv_used_mean_fraction: Floats
     kv_used_peak_fraction: Floats
     iterations: NDArray[Any]
+    evictions: NDArray[Any] | None = None  # cached blocks that gave way to others
 
     def __post_init__(self) -> None:
-        shapes = {field.name: getattr(self, field.name).shape for field in fields(self)}
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        shapes = {name: each.shape for name, each in columns.items() if each is not None}
         if len(set(shapes.values())) > 1 or len(self) == 0:
             raise wrong_value("replica loads", "shapes", shapes, "columns of one length >= 1")
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.percentiles import left_to_right_sum, nearest_rank
-from pointsman.metrics.rates import cached_fraction, per_second, window_ms
+from pointsman.metrics.rates import per_second, prompt_fraction, window_ms
 from pointsman.metrics.skew import skew_ratio
 
 Floats = NDArray[np.float64]
@@ -125,7 +125,7 @@ def reason_counts(reason: NDArray[np.int8], names: tuple[str, ...]) -> dict[str,
 def _cached_fraction(served: Served) -> float | None:
     if served.prompt_tokens is None or served.cached_tokens is None:
         return None
-    return cached_fraction(served.cached_tokens, served.prompt_tokens)
+    return prompt_fraction(served.cached_tokens, served.prompt_tokens)
 
 
 def _busy_ms(served: Served, replicas: int) -> Floats:

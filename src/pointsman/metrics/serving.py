@@ -10,7 +10,7 @@ from pointsman.core.errors import wrong_value
 from pointsman.metrics.goodput import Goodput, Objectives, goodput
 from pointsman.metrics.intertoken import GapHistogram
 from pointsman.metrics.latency import STATUS_NAMES, Answers, Spread, spread_of
-from pointsman.metrics.rates import cached_fraction, per_second, window_ms
+from pointsman.metrics.rates import per_second, prompt_fraction, window_ms
 from pointsman.metrics.replicas import (
     ReplicaFigures,
     ReplicaLoads,
@@ -57,6 +57,8 @@ class ServingMetrics:
     output_tokens_per_s_per_gpu: float
     goodput: Goodput | None  # None without objectives
     cached_token_fraction: float | None  # of finished requests' prompt tokens
+    recomputed_token_fraction: float | None  # of the same; None, as evictions, if nobody counted
+    evictions: int | None  # cached blocks that gave way to others, on all replicas
     preemptions: int
     utilisation: float | None  # busy time over replicas x makespan
     skews: Skews
@@ -97,6 +99,8 @@ def serving_metrics(
         output_tokens_per_s_per_gpu=tokens_per_s / gpus,
         goodput=goodput(answers, objectives) if objectives is not None else None,
         cached_token_fraction=_cached_fraction(answers),
+        recomputed_token_fraction=_recomputed_fraction(answers),
+        evictions=None if loads.evictions is None else int(loads.evictions.sum()),
         preemptions=int(answers.preemptions.sum(dtype=np.int64)),
         utilisation=_utilisation(loads.busy_ms, makespan_ms),
         skews=skews(replicas),
@@ -113,7 +117,14 @@ def _cached_fraction(answers: Answers) -> float | None:
     told = tells_cached(answers)
     if not told.any():
         return None
-    return cached_fraction(answers.cached_tokens[told], answers.prompt_tokens[told])
+    return prompt_fraction(answers.cached_tokens[told], answers.prompt_tokens[told])
+
+
+def _recomputed_fraction(answers: Answers) -> float | None:
+    finished, recomputed = answers.finished, answers.recomputed_tokens
+    if recomputed is None or not finished.any():
+        return None
+    return prompt_fraction(recomputed[finished], answers.prompt_tokens[finished])
 
 
 def _handoff(answers: Answers) -> Handoff | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pointsman.plan.candidate import ShapeResult
 from pointsman.plan.plan import Plan
 from pointsman.plan.simulations import goodput_fraction
+from pointsman.plan.warnings import other_engine
 from pointsman.verdict.decide import ACCEPT
 
 
@@ -20,7 +21,18 @@ class Advice:
 
 
 def advise(plan: Plan) -> Advice:
-    """The first accepted shape of the ranking; else why there is none, and what is nearest."""
+    """The first accepted shape of the ranking; else why there is none, and what is nearest.
+
+    Where the costs are of another engine than the one that will serve, it says so.
+    """
+    advice = _advised(plan)
+    if not other_engine(plan.hardware):
+        return advice
+    remark = " That rests on costs of another engine than the one that will serve: calibrate there."
+    return replace(advice, sentence=advice.sentence + remark)
+
+
+def _advised(plan: Plan) -> Advice:
     baseline = plan.baseline
     if _keeps(plan, baseline) and plan.results[0] == baseline:
         sentence = (

@@ -40,13 +40,14 @@ class Hardware:
     """So many GPUs and what one replica on one of them would be.
 
     ``calibrated`` costs hold for the instance that was recorded and no other; without them costs
-    are the roofline's.
+    are the roofline's. ``engine_version`` is that of the engine that will serve, None not known.
     """
 
     single: Instance  # of one GPU; other shapes differ from it in tp and pp alone
     gpus: int
     block_size: int = 16
     calibrated: CostFile | None = None
+    engine_version: str | None = None
 
     def __post_init__(self) -> None:
         for name, most in (("gpus", MAX_GPUS), ("block_size", MAX_BLOCK)):
@@ -54,6 +55,15 @@ class Hardware:
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not whole or not 1 <= value <= most:
                 raise wrong_value("plan", name, value, f"an integer in 1..{most}")
+        self._check_version()
+
+    def _check_version(self) -> None:
+        version = self.engine_version
+        if version is not None and not version.strip():
+            raise wrong_value("plan", "engine_version", version, "a version such as 0.19.0")
+        if version is not None and self.calibrated is None:
+            wanted = "none without calibrated costs (--costs FILE), which say their engine's"
+            raise wrong_value("plan", "engine_version", version, wanted)
 
     @property
     def name(self) -> str:

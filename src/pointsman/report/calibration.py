@@ -26,8 +26,13 @@ from pointsman.report.table import (
 CALIBRATION_SCHEMA = "pointsman.calibration/1"
 
 _HEADINGS = ("figure", "recorded", "simulated", "error")
-_CSV_HEADINGS = ("requests", "quantity", "figure", "recorded", "simulated", "error")
+_REPEATED = (*_HEADINGS, "noise", "error is")
+_CSV_HEADINGS = (
+    *("requests", "quantity", "figure", "recorded", "simulated", "error"),
+    *("noise", "within_noise"),
+)
 _DIGITS = 4
+_PROPERTIES = {"error": "errors", "noise": "noise", "is_within_noise": "within_noise"}
 
 
 def calibration_text(result: Calibration, form: str) -> str:
@@ -57,17 +62,29 @@ def _document(result: Calibration) -> dict[str, Any]:
         "sharing_samples": None if sharing is None else sharing.samples,
         "valid_up_to": facts["valid_up_to"],
         "residuals": facts["residuals"],
-        "errors": _errors(result.overall),
-        "errors_not_fitted": None if result.held_out is None else _errors(result.held_out),
+        "repeats": [str(folder) for folder in result.repeats],
+        **{key: each for which in _PROPERTIES for key, each in _beside(result, which).items()},
         "over_time": _over_time(result.over_time),
         "figures": _figures(result.overall),
         "figures_not_fitted": None if result.held_out is None else _figures(result.held_out),
     }
 
 
-def _errors(sides: Agreement) -> dict[str, dict[str, float | None]]:
+def _beside(result: Calibration, which: str) -> dict[str, Any]:
+    """One property of every figure, over all requests and over those not fitted; None of noise
+    where no run is repeated."""
+    parts: dict[str, Any] = {"": result.overall, "_not_fitted": result.held_out}
+    if which != "error" and not result.repeats:
+        parts = dict.fromkeys(parts)
     return {
-        quantity: {name: figure.error for name, figure in figures.items()}
+        _PROPERTIES[which] + suffix: None if sides is None else _each(sides, which)
+        for suffix, sides in parts.items()
+    }
+
+
+def _each(sides: Agreement, which: str) -> dict[str, dict[str, float | bool | None]]:
+    return {
+        quantity: {name: getattr(figure, which) for name, figure in figures.items()}
         for quantity, figures in sides.items()
     }
 
@@ -100,7 +117,8 @@ def _parts(result: Calibration) -> Iterator[tuple[str, Agreement]]:
 def _csv_rows(result: Calibration) -> Iterator[tuple[object, ...]]:
     for part, sides in _parts(result):
         for quantity, name, figure in _flat(sides):
-            yield part, quantity, name, figure.recorded, figure.simulated, figure.error
+            beside = (figure.error, figure.noise, figure.is_within_noise)
+            yield part, quantity, name, figure.recorded, figure.simulated, *beside
 
 
 def _flat(sides: Agreement) -> Iterator[tuple[str, str, Figure]]:
@@ -118,13 +136,30 @@ def _table(result: Calibration) -> str:
     blocks = [_headline(result), _costs(result)]
     for part, sides in _parts(result):
         rows = [_row(*item) for item in _flat(sides)]
-        blocks.append(f"{titles[part]}\n{text_table(_HEADINGS, rows)}")
+        headings = _REPEATED if result.repeats else _HEADINGS
+        blocks.append(f"{titles[part]}\n{text_table(headings, rows)}")
+    if result.repeats:
+        blocks.append(_noise_sentence(result))
     return "\n".join(blocks)
+
+
+def _noise_sentence(result: Calibration) -> str:
+    figures = [figure for _, _, figure in _flat(result.overall)]
+    within = sum(figure.is_within_noise is True for figure in figures)
+    return wrapped(
+        f"Noise: the most by which {len(result.repeats) + 1} recorded runs of the same requests"
+        f" differ. Over all requests {within} of {len(figures)} errors are within it, and no model"
+        " could be told to be better there."
+    )
 
 
 def _row(quantity: str, name: str, figure: Figure) -> tuple[str, ...]:
     recorded, simulated = number(figure.recorded, _DIGITS), number(figure.simulated, _DIGITS)
-    return f"{name} {quantity}", recorded, simulated, percent(figure.error)
+    row = f"{name} {quantity}", recorded, simulated, percent(figure.error)
+    if not figure.repeats:
+        return row
+    verdicts = {True: "within it", False: "beyond it", None: "-"}
+    return *row, percent(figure.noise), verdicts[figure.is_within_noise]
 
 
 def _headline(result: Calibration) -> str:

@@ -24,7 +24,7 @@ from pointsman.workload.reading import ReadOptions
 _SPREAD = ("mean", "p50", "p95", "p99", "worst")
 _ANSWERS = (("", 1), ("goodput", 2), ("TTFT ms", 5), ("queue wait ms", 3))
 _TOKENS = (("", 1), ("TPOT ms", 5), ("E2E ms", 5), ("ITL ms", 1))
-_WORK = (("", 1), ("requests", 3), ("", 2), ("skew", 3))
+_WORK = (("", 1), ("requests", 3), ("prompt tokens", 2), ("", 1), ("skew", 3))
 _RATES = (("", 1), ("per s", 3), ("", 1), ("KV use", 2))
 
 
@@ -80,7 +80,8 @@ def _tables(comparison: FleetComparison) -> str:
         ),
         text_table(
             (
-                *("policy", "finished", "failed", "rejected", "cached", "preempted"),
+                *("policy", "finished", "failed", "rejected"),
+                *("cached", "recomputed", "preempted"),
                 *("requests", "tokens", "busy"),
             ),
             map(_work_row, results),
@@ -182,6 +183,7 @@ def _work_row(result: FleetResult) -> tuple[str, ...]:
         result.name,
         *(number(m.statuses[status]) for status in ("finished", "failed", "rejected")),
         percent(m.cached_token_fraction),
+        percent(m.recomputed_token_fraction),
         number(m.preemptions),
         *_skews(result),
     )

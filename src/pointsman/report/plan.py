@@ -9,6 +9,7 @@ from pointsman.plan.advice import advise
 from pointsman.plan.candidate import ShapeResult
 from pointsman.plan.plan import Plan
 from pointsman.plan.simulations import goodput_fraction
+from pointsman.plan.warnings import plan_warnings
 from pointsman.report.document import text_of
 from pointsman.report.plan_document import plan_document
 from pointsman.report.table import csv_text, number, percent, text_table, wrapped
@@ -85,6 +86,7 @@ def _table(plan: Plan, top: int) -> str:
         _head(plan),
         text_table(HEADINGS, [_row(plan, each) for each in shown], left_columns=2, groups=GROUPS),
         _notes(plan, len(shown)),
+        "".join(wrapped(f"Warning: {warning}.") for warning in plan_warnings(plan)),
         "".join(map(_reason, told)),
         wrapped(advice.sentence),
     )

@@ -11,6 +11,7 @@ from pointsman.plan.candidate import ShapeResult
 from pointsman.plan.difference import Difference
 from pointsman.plan.measure import ShapeMetrics
 from pointsman.plan.plan import Plan
+from pointsman.plan.warnings import plan_warnings
 from pointsman.report.document import head, workload_document
 from pointsman.workload.reading import ReadOptions
 from pointsman.workload.steps import arrival_step_ms
@@ -40,6 +41,7 @@ def plan_document(plan: Plan, reading: ReadOptions) -> dict[str, Any]:
         "dropped": [asdict(dropped) for dropped in plan.dropped],
         "refused_shapes": len(plan.refused),
         "refused": [asdict(refused) for refused in plan.refused],
+        "warnings": list(plan_warnings(plan)),
         "advice": asdict(advise(plan)),
     }
 
@@ -51,6 +53,8 @@ def _hardware_document(plan: Plan) -> dict[str, Any]:
         "device": single.device.name,
         "gpus": plan.hardware.gpus,
         "costs": "roofline" if costs is None else "calibrated",
+        "recorded_engine_version": None if costs is None else costs.engine.version,
+        "engine_version": plan.hardware.engine_version,
         "kv_block_size_tokens": plan.block_size,
         "bytes_per_weight": single.bytes_per_weight,
         "gpu_memory_utilization": single.gpu_memory_utilization,

@@ -243,6 +243,12 @@ class FleetRun:
         return np.ascontiguousarray(self.prefills["cached_tokens"])
 
     @property
+    def recomputed_tokens(self) -> Ints:
+        """Prompt tokens that had been in that cache too, and were evicted before it was admitted:
+        a cache without bounds would have had them."""
+        return np.ascontiguousarray(self.prefills["recomputed_tokens"])
+
+    @property
     def handoff_ms(self) -> Floats:
         """Base time and transfer of each hand-off; NaN where there was none."""
         received = ~np.isnan(self.progress["received_ms"])

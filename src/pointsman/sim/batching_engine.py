@@ -26,7 +26,13 @@ from pointsman.sim.batching_state import (
 )
 from pointsman.sim.handoff import begin_transfer, send_to_decode
 from pointsman.sim.knowledge import expect_no_more
-from pointsman.sim.kv_cache import name_content, release_slot, take_slot, use_slot
+from pointsman.sim.kv_cache import (
+    evicted_blocks,
+    name_content,
+    release_slot,
+    take_slot,
+    use_slot,
+)
 
 
 @inner_inlined
@@ -170,7 +176,7 @@ def _cached_prefix(fleet: Fleet, r: int, i: int, most: int) -> tuple[int, int]:
     hits = min(most, fleet.questions[i].known_blocks)
     for place in range(hits):
         slot = fleet.slot_of[r, fleet.chain_blocks[start + place]]
-        if slot == NONE:
+        if slot < 0:
             return place, idle
         if fleet.slots[r, slot].references == 0:
             idle += 1
@@ -180,6 +186,16 @@ def _cached_prefix(fleet: Fleet, r: int, i: int, most: int) -> tuple[int, int]:
         hits += 1
         slot = fleet.slots[r, slot].next_own
     return hits, idle
+
+
+@inner_inlined
+def _count_recomputed(fleet: Fleet, r: int, i: int, hits: int) -> None:
+    """What of its prompt is computed again because it was evicted; the last token always is."""
+    question, size = fleet.questions[i], fleet.engines[r].block_size
+    most = min(question.prompt_blocks, (question.prompt_tokens - 1) // size)
+    start = question.chain_start
+    lost = evicted_blocks(fleet, r, start + hits, start + most)
+    fleet.progress[i].recomputed_tokens = lost * size
 
 
 @inner_inlined
@@ -325,6 +341,7 @@ def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:  # noqa: PLR09
         if np.isnan(request.scheduled_ms):
             request.scheduled_ms = now_ms
             request.cached_tokens = cached
+            _count_recomputed(fleet, r, i, hits)
         _hold_blocks(fleet, r, i, blocks_for(cached + chunk, size))
         if is_fetched:
             request.status = RECEIVING

@@ -23,6 +23,7 @@ from pointsman.sim.knowledge import Knowledge, Signals, blank_knowledge
 ENGINE_MODEL = "vllm-v1"
 
 NONE = -1
+EVICTED = -2
 SAMPLES = 512
 UNSENT, WAITING, RUNNING, FINISHED, REJECTED, FAILED, RECEIVING, HANDED_OVER = range(8)
 
@@ -87,6 +88,7 @@ PROGRESS = np.dtype(  # where a request stands on its engine; times are NaN unti
         ("cached_tokens", np.int32),
         ("moved_tokens", np.int32),  # whose KV was handed over
         ("own_slot", np.int32),  # after a preemption: the first slot beyond the chain's blocks
+        ("recomputed_tokens", np.int32),  # of its prompt; they were cached there and are no more
     ],
     align=True,
 )
@@ -172,7 +174,7 @@ class Fleet(NamedTuple):
     free_seats: Grid
     held: Grid
     slots: Records  # (replicas, capacity + 1), the last one a sentinel
-    slot_of: Grid  # (replicas, block ids): the slot that holds a block, or NONE
+    slot_of: Grid  # (replicas, block ids): the slot that holds a block, or EVICTED, or NONE
     link: Records  # one record
     transfers: NDArray[np.int32]  # rows whose KV is under way
     sent: Records  # a ring of requests on their way from prefill to decode

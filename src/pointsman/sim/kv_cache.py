@@ -2,7 +2,7 @@
 
     slot     0    1    2   ...  capacity - 1     one block of memory
     slots[r, slot].block      the id of its content, or NONE
-    slot_of[r, block]         where that content lies, or NONE
+    slot_of[r, block]         where that content lies; EVICTED where it once lay; or NONE
 
 Free slots form a ring through a sentinel (number ``capacity``): ``slots[r, sentinel].newer`` is the
 one freed longest ago, which is taken first. Content stays in a free slot until it is taken (vLLM
@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from pointsman.core.compiled import inner, inner_inlined
-from pointsman.sim.batching_state import NONE, Fleet
+from pointsman.sim.batching_state import EVICTED, NONE, Fleet
 from pointsman.sim.knowledge import tell
 
 
@@ -35,7 +35,7 @@ def take_slot(fleet: Fleet, r: int) -> int:
     block = fleet.slots[r, slot].block
     if block != NONE:
         fleet.slots[r, slot].block = NONE
-        fleet.slot_of[r, block] = NONE
+        fleet.slot_of[r, block] = EVICTED
         tell(fleet.knowledge, r, block, 0)
         fleet.replicas[r].evictions += 1
     fleet.slots[r, slot].references = 1
@@ -67,10 +67,23 @@ def release_slot(fleet: Fleet, r: int, slot: int) -> None:
 @inner_inlined
 def name_content(fleet: Fleet, r: int, slot: int, block: int) -> None:
     """The slot is full of this block; an id that lies elsewhere stays there."""
-    if fleet.slot_of[r, block] == NONE:
+    if fleet.slot_of[r, block] < 0:
         fleet.slot_of[r, block] = slot
         fleet.slots[r, slot].block = block
         tell(fleet.knowledge, r, block, 1)
+
+
+@inner_inlined
+def evicted_blocks(fleet: Fleet, r: int, first: int, last: int) -> int:
+    """Of the chain's places first .. last - 1, those that a cache without bounds would have.
+
+    They follow the cached prefix; where one of them is evicted, those behind it are of no use
+    either. Ids of a chain say what comes before, so that behind one that was never there none was.
+    """
+    place = first
+    while place < last and fleet.slot_of[r, fleet.chain_blocks[place]] != NONE:
+        place += 1
+    return place - first
 
 
 @inner
@@ -103,5 +116,5 @@ def check_invariants(fleet: Fleet) -> None:
         assert sorted(ring) == np.flatnonzero(references == 0).tolist()
         assert len(ring) == replica["free"]
         assert (references >= 0).all()
-        for block in np.flatnonzero(fleet.slot_of[r] != NONE).tolist():
+        for block in np.flatnonzero(fleet.slot_of[r] >= 0).tolist():
             assert slots["block"][fleet.slot_of[r, block]] == block

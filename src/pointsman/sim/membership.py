@@ -103,6 +103,7 @@ def _take_out(fleet: Fleet, i: int, now_ms: float) -> None:
     request.chunk = 0
     request.own_slot = NONE
     request.cached_tokens = 0
+    request.recomputed_tokens = 0
     request.moved_tokens = 0
     request.scheduled_ms = np.nan
     request.finish_ms = np.nan

@@ -31,6 +31,7 @@ def answers_of(run: FleetRun) -> Answers:
         prompt_tokens=run.workload.prompt_tokens,
         output_tokens=np.where(run.finished, tokens, 0).astype(np.int32),
         cached_tokens=run.cached_tokens,
+        recomputed_tokens=run.recomputed_tokens,
         preemptions=run.preemptions,
         handoff_ms=run.handoff_ms if is_split else None,
         handoff_bytes=run.handoff_bytes if is_split else None,
@@ -52,6 +53,7 @@ def loads_of(run: FleetRun) -> ReplicaLoads:
         kv_used_mean_fraction=np.minimum(1.0, mean),
         kv_used_peak_fraction=1.0 - replicas["least_free"] / capacity,
         iterations=np.ascontiguousarray(replicas["iterations"]),
+        evictions=np.ascontiguousarray(replicas["evictions"]),
     )
 
 
