@@ -23,15 +23,11 @@ from numba import typeof, types
 
 from pointsman.core.compiled import Kernel, inner, inner_inlined
 from pointsman.dispatch.accounts import count_sent
-from pointsman.sim.batching_engine import (
-    cut_stretch,
-    finish_stretch,
-    join_queue,
-    start_iteration,
-    stretch_ms,
-)
+from pointsman.sim.batching_engine import start_iteration
 from pointsman.sim.batching_state import ENGINE, NONE, QUESTION, Fleet, idle_fleet
 from pointsman.sim.knowledge import Signals
+from pointsman.sim.stretch import cut_stretch, finish_stretch, stretch_ms
+from pointsman.sim.waiting import join_queue
 from pointsman.workload.workload import Floats, Ints, Longs
 
 _REPORT_MS = 100.0

@@ -27,15 +27,7 @@ from pointsman.policies.policy import (
     ROWS,
     signature_for,
 )
-from pointsman.sim.batching_engine import (
-    cut_stretch,
-    finish_stretch,
-    free_seat,
-    join_queue,
-    receive,
-    start_iteration,
-    sync_stretch,
-)
+from pointsman.sim.batching_engine import receive, start_iteration
 from pointsman.sim.batching_state import (
     CAN_NEVER_FIT,
     ENGINE,
@@ -59,6 +51,8 @@ from pointsman.sim.router_view import (
     wait_ms,
     work_ms,
 )
+from pointsman.sim.seats import free_seat
+from pointsman.sim.stretch import cut_stretch, finish_stretch, sync_stretch
 from pointsman.sim.timeline import sample_all, sample_until
 from pointsman.sim.traffic import (
     Traffic,
@@ -75,6 +69,7 @@ from pointsman.sim.traffic import (
     take_retry,
     wake,
 )
+from pointsman.sim.waiting import join_queue
 from pointsman.workload.workload import Floats, Ints
 
 # What the loop returns; else a row.

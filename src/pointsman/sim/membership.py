@@ -12,14 +12,6 @@ import numpy as np
 from numba import typeof, types
 
 from pointsman.core.compiled import Kernel, inner, inner_inlined
-from pointsman.sim.batching_engine import (
-    cut_stretch,
-    end_account,
-    finish_stretch,
-    free_seat,
-    iterations_done,
-    stretch_ms,
-)
 from pointsman.sim.batching_state import (
     DIED_MID_STREAM,
     ENGINE,
@@ -37,6 +29,14 @@ from pointsman.sim.batching_state import (
 from pointsman.sim.handoff import end_transfer
 from pointsman.sim.knowledge import Signals, forget_replica
 from pointsman.sim.kv_cache import clear_cache
+from pointsman.sim.seats import free_seat
+from pointsman.sim.stretch import (
+    cut_stretch,
+    end_account,
+    finish_stretch,
+    iterations_done,
+    stretch_ms,
+)
 from pointsman.sim.traffic import (
     NONE,
     Traffic,

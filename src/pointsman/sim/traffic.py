@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.compiled import inner, inner_inlined
-from pointsman.sim.batching_engine import cut_stretch
 from pointsman.sim.batching_state import Fleet
+from pointsman.sim.stretch import cut_stretch
 
 NONE = -1
 FCFS, SHORTEST_PREFILL, EARLIEST_DEADLINE = range(3)
