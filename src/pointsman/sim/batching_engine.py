@@ -8,6 +8,8 @@ What a stretch of iterations then does: ``stretch.py``.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from pointsman.core.compiled import inner, inner_inlined
@@ -26,83 +28,82 @@ from pointsman.sim.stretch import stretch_length, stretch_ms
 from pointsman.sim.waiting import go_back, goes_later, leave_queue
 
 
-@inner
-def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:  # noqa: PLR0912, PLR0915 - in the scheduler's order
-    """Start what comes next on the replica; it becomes idle when nothing runs or waits."""
-    replica, engine = fleet.replicas[r], fleet.engines[r]
-    size = engine.block_size
-    budget = engine.max_num_batched_tokens
-    prefill = 0
-    decodes = 0
-    kv_tokens = 0.0
-    attention = 0.0
-    preempted = False
+class Work(NamedTuple):
+    """What an iteration does, as far as it is scheduled; what of its tokens is left to give."""
 
-    # Running requests, in the order of admission.
+    budget_tokens: np.int64
+    prefill_tokens: np.int64
+    decodes: np.int64
+    kv_tokens: float  # read by those that decode
+    attention: float  # of the prefills: sum of chunk * (computed + chunk / 2)
+
+
+@inner
+def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:
+    """Start what comes next on the replica; it becomes idle when nothing runs or waits."""
+    work, preempted = _schedule_running(fleet, r)
+    comes_late = False
+    if not preempted:
+        work, comes_late = _schedule_waiting(fleet, r, work, now_ms)
+    _begin(fleet, r, work, now_ms)
+    replica = fleet.replicas[r]
+    if replica.running > 0:
+        only_decodes = work.prefill_tokens == 0 and work.decodes == replica.running
+        if only_decodes and not preempted and not comes_late:
+            replica.length = stretch_length(fleet, r)
+        replica.end_ms = now_ms + stretch_ms(replica.base_ms, replica.growth_ms, replica.length)
+
+
+@inner_inlined
+def _schedule_running(fleet: Fleet, r: int) -> tuple[Work, bool]:
+    """Chunks for those that run, in the order of admission; and whether any was preempted."""
+    replica, engine = fleet.replicas[r], fleet.engines[r]
+    work = Work(np.int64(engine.max_num_batched_tokens), np.int64(0), np.int64(0), 0.0, 0.0)
+    preempted = False
     place = 0
     while place < replica.running:
         i = fleet.order[r, place]
         request = fleet.progress[i]
-        computed = request.computed
-        total = fleet.questions[i].prompt_tokens + fleet.flights[i].tokens_out
-        chunk = min(total - computed, budget)
+        chunk = min(_total_tokens(fleet, i) - request.computed, work.budget_tokens)
         if chunk > 0:
-            blocks = blocks_for(computed + chunk, size)
+            blocks = blocks_for(request.computed + chunk, engine.block_size)
             kept = True
             while kept and blocks - request.held_blocks > replica.free:
                 preempted = True
                 victim = _victim_place(fleet, r)
                 kept = victim != place
                 if victim < place:  # its turn in this iteration is taken back
-                    v = fleet.order[r, victim]
-                    taken, done = fleet.progress[v].chunk, fleet.progress[v].computed
-                    budget += taken
-                    if _only_decodes(fleet, v, done):
-                        decodes -= 1
-                        kv_tokens -= done + 1
-                    else:
-                        prefill -= taken
-                        attention -= taken * (done + 0.5 * taken)
+                    work = _take_back(fleet, work, fleet.order[r, victim])
                     place -= 1
                 _preempt(fleet, r, victim)
             if not kept:
                 break
             hold_blocks(fleet, r, i, blocks)
-            request.chunk = chunk
-            budget -= chunk
-            if _only_decodes(fleet, i, computed):
-                decodes += 1
-                kv_tokens += computed + 1
-            else:
-                prefill += chunk
-                attention += chunk * (computed + 0.5 * chunk)
+            work = _give(fleet, work, i, chunk)
         place += 1
+    return work, preempted
 
-    # Waiting requests, first come first served.
-    may_change = preempted
-    before_last = max(np.int64(0), replica.length - 1)
-    last_start_ms = replica.start_ms + stretch_ms(replica.base_ms, replica.growth_ms, before_last)
+
+@inner_inlined
+def _schedule_waiting(fleet: Fleet, r: int, work: Work, now_ms: float) -> tuple[Work, bool]:
+    """Admit those that wait, the first one first, while there is room; and whether the next one
+    came too late to be seen."""
+    replica, engine = fleet.replicas[r], fleet.engines[r]
+    size = engine.block_size
     while (
-        not preempted
-        and replica.first_waiting != NONE
-        and budget > 0
+        replica.first_waiting != NONE
+        and work.budget_tokens > 0
         and replica.running + replica.receiving < engine.max_num_seqs
         and replica.seats_free > 0
     ):
         i = replica.first_waiting
-        request = fleet.progress[i]
-        came_ms = fleet.flights[i].sent_ms
-        if fleet.questions[i].remote == 1:
-            came_ms = fleet.questions[i].arrival_ms
-        came_late = came_ms > last_start_ms
-        if engine.see_late == 1 and came_late and replica.running > 0 and replica.length > 0:
-            may_change = True
-            break
-        total = fleet.questions[i].prompt_tokens + fleet.flights[i].tokens_out
+        if _came_late(fleet, r, i):
+            return work, True
+        request, total = fleet.progress[i], _total_tokens(fleet, i)
         is_fetched = fleet.questions[i].remote == 1 and np.isnan(request.received_ms)
         hits, idle = cached_prefix(fleet, r, i, (total - 1) // size)
         cached = hits * size
-        chunk = total - cached if is_fetched else min(total - cached, budget)
+        chunk = total - cached if is_fetched else min(total - cached, work.budget_tokens)
         reserved = total if engine.reserve_full == 1 else cached + chunk
         if blocks_for(reserved, size) - hits > replica.free - idle:
             break
@@ -116,20 +117,18 @@ def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:  # noqa: PLR09
             request.status = RECEIVING
             replica.receiving += 1
             begin_transfer(fleet, i, hits, now_ms)
-            continue
-        _run(fleet, r, i, cached)
-        request.chunk = chunk
-        budget -= chunk
-        if _only_decodes(fleet, i, cached):  # a resumed one
-            decodes += 1
-            kv_tokens += cached + 1
         else:
-            prefill += chunk
-            attention += chunk * (cached + 0.5 * chunk)
+            _run(fleet, r, i, cached)
+            work = _give(fleet, work, i, chunk)
+    return work, False
 
-    # How long it takes, and how often it can be repeated.
+
+@inner_inlined
+def _begin(fleet: Fleet, r: int, work: Work, now_ms: float) -> None:
+    """The iteration begins, a stretch of one; where nothing runs the replica is idle."""
+    replica, engine = fleet.replicas[r], fleet.engines[r]
     replica.start_ms = now_ms
-    replica.decodes = decodes
+    replica.decodes = work.decodes
     replica.used_at_start = replica.capacity - replica.free
     replica.least_free = min(replica.least_free, replica.free)
     if replica.running == 0:
@@ -138,25 +137,67 @@ def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:  # noqa: PLR09
         return
     replica.base_ms = (
         engine.per_iteration_ms
-        + engine.per_prefill_token_ms * prefill
-        + engine.per_decode_ms * decodes
-        + engine.per_kv_token_ms * kv_tokens
-        + engine.per_attention_ms * attention
+        + engine.per_prefill_token_ms * work.prefill_tokens
+        + engine.per_decode_ms * work.decodes
+        + engine.per_kv_token_ms * work.kv_tokens
+        + engine.per_attention_ms * work.attention
     )
-    replica.growth_ms = engine.per_kv_token_ms * decodes
+    replica.growth_ms = engine.per_kv_token_ms * work.decodes
     replica.length = 1
-    replica.prefill_tokens += prefill
-    if prefill == 0 and decodes == replica.running and not may_change:
-        replica.length = stretch_length(fleet, r)
+    replica.prefill_tokens += work.prefill_tokens
     replica.events += 1
-    replica.end_ms = now_ms + stretch_ms(replica.base_ms, replica.growth_ms, replica.length)
 
 
 @inner_inlined
-def _only_decodes(fleet: Fleet, i: int, computed: int) -> bool:
+def _give(fleet: Fleet, work: Work, i: int, chunk: int) -> Work:
+    """The work with the request's chunk in it."""
+    request = fleet.progress[i]
+    request.chunk = chunk
+    left, computed = work.budget_tokens - chunk, request.computed
+    if _only_decodes(fleet, i):
+        kv_tokens = work.kv_tokens + (computed + 1)
+        return Work(left, work.prefill_tokens, work.decodes + 1, kv_tokens, work.attention)
+    attention = work.attention + chunk * (computed + 0.5 * chunk)
+    return Work(left, work.prefill_tokens + chunk, work.decodes, work.kv_tokens, attention)
+
+
+@inner_inlined
+def _take_back(fleet: Fleet, work: Work, i: int) -> Work:
+    """The work without what the request got in this iteration."""
+    chunk, computed = fleet.progress[i].chunk, fleet.progress[i].computed
+    left = work.budget_tokens + chunk
+    if _only_decodes(fleet, i):
+        kv_tokens = work.kv_tokens - (computed + 1)
+        return Work(left, work.prefill_tokens, work.decodes - 1, kv_tokens, work.attention)
+    attention = work.attention - chunk * (computed + 0.5 * chunk)
+    return Work(left, work.prefill_tokens - chunk, work.decodes, work.kv_tokens, attention)
+
+
+@inner_inlined
+def _total_tokens(fleet: Fleet, i: int) -> Any:
+    """Tokens of the prompt and of what was generated so far."""
+    return fleet.questions[i].prompt_tokens + fleet.flights[i].tokens_out
+
+
+@inner_inlined
+def _only_decodes(fleet: Fleet, i: int) -> bool:
     """Whether the request's next token follows from the one before it alone."""
-    tokens_out = fleet.flights[i].tokens_out
-    return tokens_out > 0 and computed == fleet.questions[i].prompt_tokens + tokens_out - 1  # type: ignore[no-any-return]
+    computed = fleet.progress[i].computed
+    return fleet.flights[i].tokens_out > 0 and computed == _total_tokens(fleet, i) - 1  # type: ignore[no-any-return]
+
+
+@inner_inlined
+def _came_late(fleet: Fleet, r: int, i: int) -> bool:
+    """Whether the engine scheduled this iteration before the request came (``see_late``)."""
+    replica = fleet.replicas[r]
+    if fleet.engines[r].see_late == 0 or replica.running == 0 or replica.length == 0:
+        return False
+    came_ms = fleet.flights[i].sent_ms
+    if fleet.questions[i].remote == 1:
+        came_ms = fleet.questions[i].arrival_ms
+    before_last = replica.length - 1
+    elapsed_ms = stretch_ms(replica.base_ms, replica.growth_ms, before_last)
+    return came_ms > replica.start_ms + elapsed_ms  # type: ignore[no-any-return]
 
 
 @inner_inlined
