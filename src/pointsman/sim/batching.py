@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from pointsman.core.checks import check_seed
 from pointsman.policies.policy import REQUEST, ROWS, Policy
 from pointsman.sim.batching_fleet import MAX_REPLICAS, BatchingFleet, Engine, Split
 from pointsman.sim.batching_loop import CHANGED, DONE, batching_loop
 from pointsman.sim.batching_records import all_serve_all, fleet_state, set_up, traffic_for
 from pointsman.sim.batching_state import NONE
-from pointsman.sim.choices import bad_choice, check_seed
+from pointsman.sim.choices import bad_choice
 from pointsman.sim.conditions import NOTHING_SPECIAL, Conditions
 from pointsman.sim.fleet_run import FleetRun
 from pointsman.sim.membership import membership_change
@@ -43,7 +44,7 @@ def simulate_fleet(
     counts, when the trace's block size does not fit the cache's, when a change names no replica,
     or when the policy chooses no existing candidate.
     """
-    check_seed(seed)
+    check_seed("simulation", seed)
     traffic = traffic_for(workload, policy, fleet, conditions)
     state = fleet_state(workload, fleet, conditions.signals)
     set_up(state, policy, fleet, conditions)
