@@ -101,6 +101,17 @@ def test_every_policy_finishes_every_request_on_a_small_fleet(name):
     assert again.progress.tobytes() == run.progress.tobytes()
 
 
+@pytest.mark.parametrize("name", ["fewest_misses", "earliest_first_token", "least_requests"])
+def test_requests_spread_where_prompts_cost_nothing(name):
+    """Each one decodes long after the next one has come, 20 ms later."""
+    workload = workload_of_columns(
+        np.arange(3) * 20.0, prompt_tokens=np.full(3, 40), output_tokens=np.full(3, 50)
+    )
+    free = IterationCosts(8.0, 0.0, 0.5, 0.0)
+    run = simulate_fleet(workload, POLICIES[name], BatchingFleet.of(Engine(free, kv_blocks=400), 3))
+    assert sorted(run.replica.tolist()) == [0, 1, 2]
+
+
 @pytest.mark.parametrize("name", ["session_affinity", "sglang_prefix_hash"])
 def test_a_session_stays_where_it_belongs_while_nothing_is_overloaded(name):
     """One request at a time: no bound is ever met."""

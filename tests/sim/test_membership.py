@@ -127,6 +127,7 @@ def test_a_change_that_cannot_be_is_refused(values, message):
         Change(*values)
 
 
-def test_a_change_of_a_replica_that_is_not_there_is_refused():
+@pytest.mark.parametrize("event", ["dies", "slows", "joins"])
+def test_a_change_of_a_replica_that_is_not_there_is_refused(event):
     with pytest.raises(InputError, match=r"replica is 2; expected a replica in 0\.\.1"):
-        simulate_fleet(THREE, TURNS, alike(2), after((0, 2, "dies")))
+        simulate_fleet(THREE, TURNS, alike(2), after((0, 2, event)))

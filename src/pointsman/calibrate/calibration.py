@@ -23,8 +23,9 @@ from pointsman.costs.calibrated import (
     Residuals,
     ValidityRange,
 )
+from pointsman.metrics.concurrency import most_at_once
 from pointsman.sim.batching_state import ENGINE_MODEL
-from pointsman.workload.workload import Floats, Longs
+from pointsman.workload.workload import Floats
 
 LEAST_FITTED = 5
 
@@ -130,8 +131,8 @@ def _range(recording: Recording, fitted: int) -> ValidityRange:
     prompt, output = recording.prompt_tokens[:fitted], recording.output_tokens[:fitted]
     span_ms = float(times.arrival_ms[-1] - times.arrival_ms[0])
     ones = np.ones(fitted, dtype=np.int64)
-    batch = _peak(times.scheduled_ms, times.finish_ms, ones)
-    kv_tokens = _peak(times.scheduled_ms, times.finish_ms, prompt.astype(np.int64) + output)
+    batch = most_at_once(times.scheduled_ms, times.finish_ms, ones)
+    kv_tokens = most_at_once(times.scheduled_ms, times.finish_ms, prompt.astype(np.int64) + output)
     if setup.kv_blocks is not None:
         kv_tokens = min(kv_tokens, setup.kv_blocks * setup.block_size * setup.engine_cores)
     return ValidityRange(
@@ -141,10 +142,3 @@ def _range(recording: Recording, fitted: int) -> ValidityRange:
         kv_tokens=kv_tokens,
         rate_rps=(fitted - 1) * 1000.0 / span_ms if span_ms else 0.0,
     )
-
-
-def _peak(begin_ms: Floats, end_ms: Floats, amounts: Longs) -> int:
-    """The most that is held at once; what ends at an instant is gone before another begins."""
-    at_ms = np.concatenate((end_ms, begin_ms))
-    changes = np.concatenate((-amounts, amounts))
-    return int(np.cumsum(changes[np.argsort(at_ms, kind="stable")]).max())

@@ -23,15 +23,10 @@ from numba import typeof, types
 
 from pointsman.core.compiled import Kernel, inner, inner_inlined
 from pointsman.dispatch.accounts import count_sent
-from pointsman.sim.batching_engine import (
-    cut_stretch,
-    finish_stretch,
-    join_queue,
-    start_iteration,
-    stretch_ms,
-)
-from pointsman.sim.batching_state import ENGINE, NONE, QUESTION, Fleet, idle_fleet
-from pointsman.sim.knowledge import Signals
+from pointsman.sim.batching_engine import start_iteration
+from pointsman.sim.batching_state import NONE, Fleet, smallest_fleet
+from pointsman.sim.stretch import cut_stretch, finish_stretch, stretch_ms
+from pointsman.sim.waiting import join_queue
 from pointsman.workload.workload import Floats, Ints, Longs
 
 _REPORT_MS = 100.0
@@ -161,10 +156,8 @@ def _run(fleet: Fleet, accounts: Longs, clock: Floats, core_of: Ints) -> None:
 
 @cache
 def _loop() -> Kernel:
-    one, question = np.ones(1, dtype=np.int32), np.ones(1, dtype=QUESTION)
-    state: Any = idle_fleet(question, one, np.ones(1, dtype=ENGINE), one, Signals())
     accounts = types.int64[:, ::1], types.float64[::1]
-    return Kernel(_run, types.void(typeof(state), *accounts, types.int32[::1]))
+    return Kernel(_run, types.void(typeof(smallest_fleet()), *accounts, types.int32[::1]))
 
 
 def run_in_lockstep(fleet: Fleet) -> Ints:

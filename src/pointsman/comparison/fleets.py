@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from pointsman.comparison.differences import Difference, Outcome, differences, outcome_of
 from pointsman.comparison.locality_audit import LocalityAudit, audit_fleet
-from pointsman.comparison.policies import check_each_once
 from pointsman.core.errors import unknown_name, wrong_value
 from pointsman.fleet.asked import asked_of_groups, most_of, range_warnings
 from pointsman.fleet.description import FleetDescription
@@ -18,7 +17,7 @@ from pointsman.metrics.replicas import ReplicaFigures, ReplicaLoads, Skews, repl
 from pointsman.metrics.service import reason_counts
 from pointsman.metrics.serving import ServingMetrics, serving_metrics
 from pointsman.metrics.thrashing import thrashing_warnings
-from pointsman.policies.policy import Policy
+from pointsman.policies.policy import Policy, check_each_once
 from pointsman.sim.batching import BatchingFleet, FleetRun, simulate_fleet
 from pointsman.sim.outcome import answers_of, gaps_of, loads_of
 from pointsman.workload.workload import Workload
@@ -86,7 +85,7 @@ def compare_on_fleet(
     ``on_policy`` is called before each run. Raises InputError for no policies, for two that are
     the same, for a baseline that is none of them, and as ``simulate_fleet`` does.
     """
-    check_each_once(policies)
+    check_each_once("compare", policies)
     if trial.baseline is not None:
         _named(policies, trial.baseline)
     fleet = description.assembled(workload)

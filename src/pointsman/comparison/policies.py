@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pointsman.comparison.locality_audit import LocalityAudit, audit_single
-from pointsman.core.errors import InputError, wrong_value
 from pointsman.metrics.service import (
     ReplicaLoad,
     ServiceMetrics,
@@ -14,7 +13,7 @@ from pointsman.metrics.service import (
     replica_loads,
     service_metrics,
 )
-from pointsman.policies.policy import Policy
+from pointsman.policies.policy import Policy, check_each_once
 from pointsman.sim.fifo import FifoFleet, simulate
 from pointsman.workload.workload import Workload
 
@@ -52,22 +51,12 @@ def compare_policies(
     ``on_policy`` is called before each run. Raises InputError for no policies or for two that are
     the same.
     """
-    check_each_once(policies)
+    check_each_once("compare", policies)
     results = []
     for policy in policies:
         on_policy(policy)
         results.append(_result(workload, policy, fleet, seed))
     return Comparison(workload, fleet, seed, tuple(sorted(results, key=_rank)))
-
-
-def check_each_once(policies: Sequence[Policy]) -> None:
-    """Refuse no policies, and two that are the same."""
-    if not policies:
-        raise InputError("compare: no policy; expected at least one")
-    labels = [policy.label for policy in policies]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise wrong_value("compare", "policy", label, "each policy once")
 
 
 def _result(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int) -> PolicyResult:

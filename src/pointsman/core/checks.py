@@ -9,6 +9,7 @@ from typing import Any
 from pointsman.core.errors import wrong_value
 
 MOST_INT32 = 2**31 - 1
+MOST_SEED = 2**63 - 1
 
 
 def check_integer(where: str, name: str, value: Any, least: int, most: int = MOST_INT32) -> None:
@@ -31,3 +32,9 @@ def check_number(where: str, name: str, value: Any, above: float | None = None) 
         raise wrong_value(where, name, value, "a finite number >= 0")
     if above is not None and value <= above:
         raise wrong_value(where, name, value, f"a number > {above:g}")
+
+
+def check_seed(where: str, seed: Any) -> None:
+    """Refuse a seed that is no integer in 0..2**63-1."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+        raise wrong_value(where, "seed", seed, f"an integer in 0..{MOST_SEED}")

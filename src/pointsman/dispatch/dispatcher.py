@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pointsman.core.checks import check_seed
 from pointsman.core.errors import wrong_value
 from pointsman.costs.stages import StageCosts, stages_of
 from pointsman.dispatch.draws import draw
@@ -30,8 +31,6 @@ from pointsman.dispatch.record import (
 from pointsman.dispatch.view import UNKNOWN, Situation, decide, view_of, wait_ms
 from pointsman.policies.policy import CACHED_TOKENS, FULL_WORK_MS, WORK_MS, Policy, View
 from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS, Floats
-
-MAX_SEED = 2**63 - 1
 
 
 class DecisionSink(Protocol):
@@ -82,8 +81,7 @@ class Rules:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed <= MAX_SEED:
-            raise wrong_value("draws", "seed", self.seed, f"an integer in 0..{MAX_SEED}")
+        check_seed("draws", self.seed)
         dearest_ms = float(stages_of(MAX_TOKENS, MAX_TOKENS, self.costs).total_ms)
         if not dearest_ms <= MAX_TIME_MS:
             what = f"the work of {MAX_TOKENS} prompt and {MAX_TOKENS} output tokens"
@@ -145,9 +143,12 @@ class Dispatcher:
     def choose(self, question: Question, candidates: Sequence[int] | None = None) -> Ticket:
         """Decide among the candidates (None: all replicas), and account for the decision.
 
-        Raises InputError where the policy is broken.
+        Raises InputError where the policy is broken. There must be a candidate: whoever has none
+        asks nobody.
         """
-        chosen = self._chosen(question, self._situation(question, candidates or self._everyone))
+        among = self._everyone if candidates is None else candidates
+        assert among, "nothing to choose from"
+        chosen = self._chosen(question, self._situation(question, among))
         if self.log is not None:
             self.log.write(chosen.line())
         # What can fail has been done; else the log would lack a sequence, or have one twice.

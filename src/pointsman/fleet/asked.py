@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pointsman.costs.calibrated import RunFigures, figures_of, outside_range
 from pointsman.fleet.description import FleetDescription
 from pointsman.fleet.groups import Recorded
+from pointsman.metrics.concurrency import most_at_once
 from pointsman.sim.batching import FleetRun
-from pointsman.sim.batching_state import Records
-from pointsman.workload.workload import Floats
 
 
 def asked_of_groups(run: FleetRun, fleet: FleetDescription) -> tuple[RunFigures, ...]:
@@ -62,8 +59,9 @@ def _asked(run: FleetRun, replicas: range, cores: int) -> RunFigures:
     for r in replicas:
         rows = begun & (progress["replica"] == r)
         room = run.fleet.engines[r].kv_blocks * run.fleet.engines[r].block_size
-        batch = max(batch, _most_at_once(progress[rows], np.ones(rows.sum(), dtype=np.int64)))
-        kv_tokens = max(kv_tokens, min(room, _most_at_once(progress[rows], tokens[rows])))
+        span_ms = progress["scheduled_ms"][rows], progress["finish_ms"][rows]
+        batch = max(batch, most_at_once(*span_ms, np.ones(rows.sum(), dtype=np.int64)))
+        kv_tokens = max(kv_tokens, min(room, most_at_once(*span_ms, tokens[rows])))
     open_loop = run.conditions.closed_loop is None
     shared = figures_of(run.workload, _sharing(run, replicas))
     return replace(
@@ -81,16 +79,6 @@ def _sharing(run: FleetRun, replicas: range) -> int:
         return len(run.fleet.engines)
     prefills = run.fleet.split.prefill
     return prefills if replicas.start < prefills else len(run.fleet.engines) - prefills
-
-
-def _most_at_once(rows: Records, amounts: NDArray[Any]) -> int:
-    """The most that is held at once; what ends at an instant is gone before another begins."""
-    if not len(rows):
-        return 0
-    begin_ms: Floats = rows["scheduled_ms"]
-    at_ms = np.concatenate((rows["finish_ms"], begin_ms))
-    changes = np.concatenate((-amounts, amounts))
-    return int(np.cumsum(changes[np.argsort(at_ms, kind="stable")]).max())
 
 
 def _most(figures: Iterable[RunFigures]) -> RunFigures:

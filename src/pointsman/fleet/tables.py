@@ -36,8 +36,6 @@ from pointsman.sim.knowledge import Signals
 
 Table = dict[str, Any]
 
-# Short names for the usual card of a family, where the family has a usual one.
-
 _TABLES = Wanted(
     "tables, each under its own [[...]]",
     lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),

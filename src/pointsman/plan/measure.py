@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pointsman.metrics.concurrency import most_at_once
 from pointsman.metrics.goodput import Objectives, met
 from pointsman.metrics.latency import Answers
 from pointsman.metrics.serving import ServingMetrics, serving_metrics
@@ -93,10 +94,8 @@ def _peak_batch(run: FleetRun) -> int:
     progress, peak = run.progress, 0
     for r in range(run.replicas.shape[0]):
         there = progress[(progress["replica"] == r) & ~np.isnan(progress["finish_ms"])]
-        times = np.concatenate((there["finish_ms"], there["scheduled_ms"]))
-        steps = np.repeat((-1, 1), there.shape[0])
-        order = np.argsort(times, kind="stable")  # at equal times ends come first
-        peak = max(peak, int(np.cumsum(steps[order]).max(initial=0)))
+        ones = np.ones(there.shape[0], dtype=np.int64)
+        peak = max(peak, most_at_once(there["scheduled_ms"], there["finish_ms"], ones))
     return peak
 
 

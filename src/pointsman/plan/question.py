@@ -12,7 +12,7 @@ from pointsman.core.errors import InputError, wrong_value
 from pointsman.fleet.objectives import with_objectives
 from pointsman.metrics.goodput import Objectives
 from pointsman.policies.catalogue import policy_named
-from pointsman.policies.policy import Policy
+from pointsman.policies.policy import Policy, check_each_once
 from pointsman.sim.blocks import cache_chains
 from pointsman.verdict.decide import Limits
 from pointsman.verdict.uncertainty import check_level
@@ -61,7 +61,7 @@ class Question:
         check_level(self.level)
         if self.resamples < 2:
             raise wrong_value("plan", "replications", self.resamples, "an integer >= 2")
-        _check_policies(self.policies)
+        check_each_once("plan", [policy_named(text) for text in self.policies])
 
     def policy_objects(self) -> tuple[Policy, ...]:
         """The policies, in their order; those that price misses are told the objectives."""
@@ -71,15 +71,6 @@ class Question:
     def policy_labelled(self, label: str) -> Policy:
         """The one of that label."""
         return next(policy for policy in self.policy_objects() if policy.label == label)
-
-
-def _check_policies(texts: Sequence[str]) -> None:
-    if not texts:
-        raise InputError("plan: no policy; expected at least one")
-    labels = [policy_named(text).label for text in texts]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise wrong_value("plan", "policy", label, "each policy once")
 
 
 def default_block_size(workload: Workload) -> int:

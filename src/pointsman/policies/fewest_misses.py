@@ -134,9 +134,10 @@ def fewest_misses(
         work = view[WORK_MS, c]
         tpot = (parameters[TPOT_MS], view[ITERATION_MS, c])
         misses = own_miss(wait + work, ttft_ms)
-        price = (
-            wait + WORK_PRICE * work * mean / view[FULL_WORK_MS, c] + view[ITERATION_MS, c]
-        ) / (PRICE_SHARE * ttft_ms)
+        # Work in replicas of mean speed; 0 where prompts cost nothing.
+        full = view[FULL_WORK_MS, c]
+        added = WORK_PRICE * work * mean / full if full > 0.0 else 0.0
+        price = (wait + added + view[ITERATION_MS, c]) / (PRICE_SHARE * ttft_ms)
         if misses + price < least:
             misses += decoding_misses(in_flight, r, request.now_ms, wait, work, tpot)
             misses += waiting_misses(in_flight, r, work, tpot)

@@ -18,7 +18,7 @@ same compiled object.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Protocol
@@ -259,3 +259,13 @@ def policy(
         )
 
     return decorate
+
+
+def check_each_once(where: str, policies: Sequence[Policy]) -> None:
+    """Refuse no policies, and two that are the same."""
+    if not policies:
+        raise InputError(f"{where}: no policy; expected at least one")
+    labels = [policy.label for policy in policies]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise wrong_value(where, "policy", label, "each policy once")

@@ -27,28 +27,18 @@ from pointsman.policies.policy import (
     ROWS,
     signature_for,
 )
-from pointsman.sim.batching_engine import (
-    cut_stretch,
-    finish_stretch,
-    free_seat,
-    join_queue,
-    receive,
-    start_iteration,
-    sync_stretch,
-)
+from pointsman.sim.batching_engine import receive, start_iteration
 from pointsman.sim.batching_state import (
     CAN_NEVER_FIT,
-    ENGINE,
     FAILED,
     NO_REPLICA,
     NONE,
-    QUESTION,
     REJECTED,
     Fleet,
-    idle_fleet,
+    smallest_fleet,
 )
 from pointsman.sim.handoff import end_transfer, next_sent_ms, take_sent
-from pointsman.sim.knowledge import Signals, expect_block, hear_events
+from pointsman.sim.knowledge import expect_block, hear_events
 from pointsman.sim.router_view import (
     fill_view,
     fits_nobody,
@@ -59,6 +49,8 @@ from pointsman.sim.router_view import (
     wait_ms,
     work_ms,
 )
+from pointsman.sim.seats import free_seat
+from pointsman.sim.stretch import cut_stretch, finish_stretch, sync_stretch
 from pointsman.sim.timeline import sample_all, sample_until
 from pointsman.sim.traffic import (
     Traffic,
@@ -75,6 +67,7 @@ from pointsman.sim.traffic import (
     take_retry,
     wake,
 )
+from pointsman.sim.waiting import join_queue
 from pointsman.workload.workload import Floats, Ints
 
 # What the loop returns; else a row.
@@ -178,7 +171,7 @@ def _dispatch(fleet: Fleet, traffic: Traffic, i: int, c: int, now_ms: float) -> 
 
 
 @inner_inlined
-def _key(fleet: Fleet, i: int) -> int:
+def _request_key(fleet: Fleet, i: int) -> int:
     """The session's number; else one of the first block; else one of its own."""
     question = fleet.questions[i]
     if question.session >= 0:
@@ -195,13 +188,6 @@ def _refuse(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
     fleet.progress[i].status = REJECTED if never else FAILED
     fleet.progress[i].cause = CAN_NEVER_FIT if never else NO_REPLICA
     end_of_request(traffic, now_ms)
-
-
-@cache
-def _fleet_type() -> Any:
-    one = np.ones(1, dtype=np.int32)
-    questions, engines = np.ones(1, dtype=QUESTION), np.ones(1, dtype=ENGINE)
-    return typeof(idle_fleet(questions, one, engines, one, Signals()))
 
 
 def batching_loop(reads: frozenset[str]) -> Kernel:
@@ -327,7 +313,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                         if listed[c, 0] == last and listed[c, 1] == home[2 * session + 1]:
                             request.home = c
             request.random = uniform_draw(seed, rules.routed)
-            request.key = _key(fleet, i)
+            request.key = _request_key(fleet, i)
             if rules.prefix == 1 or rules.engine == 1:
                 sample_all(fleet, now_ms)
             if rules.prefix == 1:
@@ -386,7 +372,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
     signature = types.int64(
         types.FunctionType(signature_for(frozenset((IN_FLIGHT,) if reads_in_flight else ()))),
         PARAMETERS_TYPE,
-        _fleet_type(),
+        typeof(smallest_fleet()),
         typeof(idle_traffic(1, 1)),
         types.Array(types.float64, 1, "C"),
         types.Array(types.int32, 1, "C"),

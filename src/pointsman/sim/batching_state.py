@@ -230,6 +230,12 @@ def idle_fleet(  # noqa: PLR0913
     )
 
 
+def smallest_fleet() -> Fleet:
+    """One replica and one request: what the types of compiled code are read from."""
+    one = np.ones(1, dtype=np.int32)
+    return idle_fleet(np.ones(1, dtype=QUESTION), one, np.ones(1, dtype=ENGINE), one, Signals())
+
+
 def _waiting_requests(count: int) -> Records:
     progress = np.zeros(count, dtype=PROGRESS)
     for name in ("scheduled_ms", "finish_ms", "last_token_ms", "received_ms"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from pointsman.core.compiled import helper
+from pointsman.core.compiled import kernel
 from pointsman.core.errors import wrong_value
 from pointsman.workload.workload import Ints, Longs, Workload
 
@@ -37,17 +38,8 @@ def cache_chains(workload: Workload, block_size: int) -> CacheChains:
     if workload.session_count and blocks.size:
         totals = np.maximum(workload.prompt_tokens, 0) + np.maximum(workload.output_tokens, 0)
         filled = totals.astype(np.int64) // block_size
-        next_turn = np.full(workload.session_count, -1, dtype=np.int64)
-        _name_answers(
-            workload.session,
-            next_turn,
-            prompt.astype(np.int64),
-            filled,
-            starts,
-            blocks,
-            begin,
-            known,
-        )
+        next_turn = _next_turns(workload.session)
+        _name_answers(next_turn, (known.copy(), filled), (starts, blocks), begin, known)
     return CacheChains(begin, prompt.astype(np.int32), known.astype(np.int32), blocks)
 
 
@@ -99,24 +91,36 @@ def _larger(starts: Longs, blocks: Ints, parts: int) -> tuple[Longs, Ints]:
     return new_starts, blocks[np.repeat(starts[:-1], lengths) + (places + 1) * parts - 1]
 
 
-@helper
-def _name_answers(  # noqa: PLR0913, PLR0917
-    session: Ints,
+def _next_turns(session: Ints) -> Longs:
+    """The next request of each one's session; -1 for none."""
+    order = np.argsort(session, kind="stable")
+    before, after = order[:-1], order[1:]
+    same = (session[before] == session[after]) & (session[after] >= 0)
+    next_turn = np.full(session.shape[0], -1, dtype=np.int64)
+    next_turn[before[same]] = after[same]
+    return next_turn
+
+
+_LONGS = types.Array(types.int64, 1, "C")
+_INTS = types.Array(types.int32, 1, "C")
+_TWO_LONGS, _CHAINS = types.UniTuple(_LONGS, 2), types.Tuple((_LONGS, _INTS))
+
+
+@kernel(types.void(_LONGS, _TWO_LONGS, _CHAINS, _LONGS, _LONGS))
+def _name_answers(
     next_turn: Longs,
-    prompt: Longs,
-    filled: Longs,
-    starts: Longs,
-    blocks: Ints,
+    lengths: tuple[Longs, Longs],
+    chains: tuple[Longs, Ints],
     begin: Longs,
     known: Longs,
 ) -> None:
-    """Where the next turn's chain begins with this one's, its ids name what the answer fills."""
-    for i in range(session.shape[0] - 1, -1, -1):
-        s = session[i]
-        if s < 0:
-            continue
-        j = next_turn[s]
-        next_turn[s] = i
+    """Where the next turn's chain begins with this one's, its ids name what the answer fills.
+
+    ``lengths``: blocks that the prompt fills, and that prompt and answer fill.
+    """
+    (prompt, filled), (starts, blocks) = lengths, chains
+    for i in range(next_turn.shape[0]):
+        j = next_turn[i]
         if j < 0 or prompt[j] < prompt[i]:
             continue
         same = True

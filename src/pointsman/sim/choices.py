@@ -1,8 +1,8 @@
-"""What both simulators refuse: seeds and choices that are none."""
+"""What both simulators refuse of a policy: choices that are none, signals that are not there."""
 
 from __future__ import annotations
 
-from pointsman.core.errors import InputError, wrong_value
+from pointsman.core.errors import InputError
 from pointsman.policies.policy import Policy
 from pointsman.workload.workload import Workload
 
@@ -14,12 +14,6 @@ def bad_choice(workload: Workload, policy: Policy, replicas: int, row: int) -> I
         f" {workload.names.request(row)} (row {row}); expected a candidate in 0..{replicas - 1}"
         f" and a reason in 0..{len(policy.reasons) - 1}"
     )
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that is no integer in 0..2**63-1."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
-        raise wrong_value("simulation", "seed", seed, "an integer in 0..2**63-1")
 
 
 def refuse_batching_signals(policy: Policy) -> None:

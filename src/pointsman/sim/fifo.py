@@ -16,12 +16,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman.core.checks import check_seed
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.costs.stages import StageCosts, stages_of
 from pointsman.dispatch.holders import empty_holders, words_for
 from pointsman.metrics.service import Served
 from pointsman.policies.policy import REQUEST, SESSION, Policy, view_for
-from pointsman.sim.choices import bad_choice, check_seed, refuse_batching_signals
+from pointsman.sim.choices import bad_choice, refuse_batching_signals
 from pointsman.sim.fifo_loop import NONE, Outcome, Rates, Replicas, Requests, fifo_loop
 from pointsman.workload.workload import Floats, Ints, Workload
 
@@ -99,7 +100,7 @@ def simulate(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int = 0
     A function of its arguments: same in, same bytes out. ``seed`` (>= 0) feeds only the draws of
     policies that use randomness. Raises InputError when the policy chooses no existing replica.
     """
-    check_seed(seed)
+    check_seed("simulation", seed)
     refuse_batching_signals(policy)
     n = len(workload)
     outcome = Outcome(

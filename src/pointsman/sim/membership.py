@@ -12,33 +12,31 @@ import numpy as np
 from numba import typeof, types
 
 from pointsman.core.compiled import Kernel, inner, inner_inlined
-from pointsman.sim.batching_engine import (
-    cut_stretch,
-    end_account,
-    finish_stretch,
-    free_seat,
-    iterations_done,
-    stretch_ms,
-)
 from pointsman.sim.batching_state import (
     DIED_MID_STREAM,
-    ENGINE,
     FAILED,
     HANDED_OVER,
-    QUESTION,
+    NONE,
     RECEIVING,
     RUNNING,
     TRIES_USED,
     UNSENT,
     WAITING,
     Fleet,
-    idle_fleet,
+    smallest_fleet,
 )
 from pointsman.sim.handoff import end_transfer
-from pointsman.sim.knowledge import Signals, forget_replica
+from pointsman.sim.knowledge import forget_replica
 from pointsman.sim.kv_cache import clear_cache
+from pointsman.sim.seats import free_seat
+from pointsman.sim.stretch import (
+    cut_stretch,
+    end_account,
+    finish_stretch,
+    iterations_done,
+    stretch_ms,
+)
 from pointsman.sim.traffic import (
-    NONE,
     Traffic,
     ask_again,
     end_of_request,
@@ -205,7 +203,5 @@ def _change_membership(fleet: Fleet, traffic: Traffic) -> int:
 @cache
 def membership_change() -> Kernel:
     """What happens next to a replica, or to the request that lost its decode replica."""
-    one = np.ones(1, dtype=np.int32)
-    questions, engines = np.ones(1, dtype=QUESTION), np.ones(1, dtype=ENGINE)
-    fleet = idle_fleet(questions, one, engines, one, Signals())
-    return Kernel(_change_membership, types.int64(typeof(fleet), typeof(idle_traffic(1, 1))))
+    state, traffic = typeof(smallest_fleet()), typeof(idle_traffic(1, 1))
+    return Kernel(_change_membership, types.int64(state, traffic))

@@ -21,9 +21,10 @@ from pointsman.policies.policy import (
     WAITING_REQUESTS,
     WORK_MS,
 )
-from pointsman.sim.batching_engine import blocks_for, iterations_done, sync_stretch
 from pointsman.sim.batching_state import NONE, Fleet
 from pointsman.sim.handoff import expected_transfer_ms, transfer_tokens
+from pointsman.sim.seats import blocks_for
+from pointsman.sim.stretch import iterations_done, sync_stretch
 from pointsman.sim.traffic import Traffic
 
 # While no answer has ended, answers are taken to be this long: one KV block of vLLM's.

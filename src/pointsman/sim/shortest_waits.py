@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from pointsman.core.compiled import helper
+from pointsman.core.compiled import kernel
 from pointsman.workload.workload import Floats, Ints
 
 
@@ -13,11 +14,21 @@ def shortest_waits_ms(
 ) -> Floats:
     """For each request, in order of arrival, the least wait that any replica had for it."""
     shortest = np.empty_like(arrival_ms)
-    _fill(arrival_ms, replica, finish_ms, np.zeros(replicas), shortest)
+    _fill(
+        np.ascontiguousarray(arrival_ms),
+        np.ascontiguousarray(replica, dtype=np.int32),
+        np.ascontiguousarray(finish_ms),
+        np.zeros(replicas),
+        shortest,
+    )
     return shortest
 
 
-@helper
+_FLOATS = types.Array(types.float64, 1, "C")
+_INTS = types.Array(types.int32, 1, "C")
+
+
+@kernel(types.void(_FLOATS, _INTS, _FLOATS, _FLOATS, _FLOATS))
 def _fill(
     arrival_ms: Floats, replica: Ints, finish_ms: Floats, free_at_ms: Floats, shortest: Floats
 ) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from pointsman.core.compiled import inner
-from pointsman.sim.batching_engine import sync_stretch
 from pointsman.sim.batching_state import Fleet
+from pointsman.sim.stretch import sync_stretch
 
 RUNNING, WAITING, KV_USE = range(3)
 

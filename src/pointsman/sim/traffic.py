@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.compiled import inner, inner_inlined
-from pointsman.sim.batching_engine import cut_stretch
-from pointsman.sim.batching_state import Fleet
+from pointsman.sim.batching_state import NONE, Fleet
+from pointsman.sim.stretch import cut_stretch
 
-NONE = -1
 FCFS, SHORTEST_PREFILL, EARLIEST_DEADLINE = range(3)
 
 # A held request that is late already counts as arriving so many objectives later: moved to the
@@ -231,7 +230,8 @@ def is_awaited(traffic: Traffic, r: int) -> bool:
 
 
 @inner_inlined
-def _key(traffic: Traffic, place: int, now_ms: float) -> float:
+def _turn_ms(traffic: Traffic, place: int, now_ms: float) -> float:
+    """The held request with the least goes first."""
     rules, held = traffic.rules[0], traffic.held[place]
     if rules.order == SHORTEST_PREFILL:
         return held.work_ms + rules.ageing * held.since_ms  # type: ignore[no-any-return]
@@ -243,13 +243,13 @@ def _key(traffic: Traffic, place: int, now_ms: float) -> float:
 def next_held(traffic: Traffic, now_ms: float) -> int:
     """The first in order of those that wait for the replica looked at; NONE: all were tried."""
     rules = traffic.rules[0]
-    found, least = NONE, np.inf
+    found, least_ms = NONE, np.inf
     for place in range(rules.held):
         held = traffic.held[place]
         if held.replica == rules.looking_at and held.look != rules.look:
-            key = _key(traffic, place, now_ms)
-            if key < least:
-                least = key
+            turn_ms = _turn_ms(traffic, place, now_ms)
+            if turn_ms < least_ms:
+                least_ms = turn_ms
                 found = held.row
     return found
 
