@@ -162,3 +162,9 @@ def test_the_gauges_count_generated_tokens(tmp_path):
 def test_wrong_gauges_are_refused(tmp_path, text, said):
     with pytest.raises(InputError, match=r"timeseries\.csv.*" + said):
         read_recording(run_folder(tmp_path, SIX, gauges=text))
+
+
+def test_a_folder_of_run_folders_is_refused(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(InputError, match=r"meta\.json: no such file; expected the folder of one"):
+        read_recording(tmp_path)

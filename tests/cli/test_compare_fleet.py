@@ -218,7 +218,7 @@ def test_what_is_wrong_is_said_in_one_line(capsys, folder, words, message):
 def test_a_trace_without_tokens_is_refused(capsys, folder):
     code, out, err = run(capsys, "compare", "timed.jsonl", "--fleet", "2xh100", *MODEL)
     assert (code, out) == (2, "")
-    assert "workload row 0: prompt_tokens is -1, output_tokens is -1" in err
+    assert "workload row 0: prompt_tokens is missing, output_tokens is missing" in err
 
 
 @pytest.mark.parametrize("words", [(), ("--replicas", "2", "--fleet", "2xh100")])

@@ -45,6 +45,7 @@ def test_the_experiment_names_what_there_is(folder):
     experiment = tomllib.loads((folder / "experiment.toml").read_text())
     assert experiment["plan"]["model"] in known_models()
     assert experiment["plan"]["device"] in known_devices()
+    assert experiment["batching_fleet"]["model"] in known_models()
     assert experiment["fleet"]["costs"] in FILES
 
 
@@ -80,4 +81,4 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path, capsys):
 def test_the_commands_that_it_names_run(tmp_path, capsys):
     main(["init", str(tmp_path / "a folder")])
     commands = re.findall(r"^  pointsman (.*)$", capsys.readouterr().out, flags=re.MULTILINE)
-    assert [main(shlex.split(command)) for command in commands] == [0, 0]
+    assert [main(shlex.split(command)) for command in commands] == [0, 0, 0]

@@ -67,3 +67,11 @@ def test_once_it_is_compiled_nothing_is_said(monkeypatch, tmp_path):
     terminal = Terminal()
     progress.announce_compilation(terminal)
     assert terminal.getvalue() == ""
+
+
+def test_a_fit_is_announced_on_a_terminal_alone():
+    terminal, pipe = Terminal(), io.StringIO()
+    progress.announce_fit(terminal)
+    progress.announce_fit(pipe)
+    assert "fitting the costs" in terminal.getvalue()
+    assert pipe.getvalue() == ""

@@ -176,7 +176,9 @@ def test_three_requests_are_too_few_for_an_interval(two):
 
 def test_a_trace_without_tokens_is_refused(two):
     timed = workload_of_columns([0.0], service_ms=[5.0])
-    with pytest.raises(InputError, match="prompt_tokens is -1, output_tokens is -1; expected"):
+    with pytest.raises(
+        InputError, match="prompt_tokens is missing, output_tokens is missing; expected"
+    ):
         compare_on_fleet(timed, [first], two, Trial())
 
 

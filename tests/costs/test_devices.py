@@ -80,3 +80,8 @@ def test_a_number_that_is_not_finite_is_refused(tmp_path, value):
     file.write_text(text.replace("memory_gib = 1.0", f"memory_gib = {value}"))
     with pytest.raises(InputError, match=r"memory_gib is (nan|inf); expected a finite"):
         read_devices(file)
+
+
+def test_a_short_name_may_be_the_nearest():
+    with pytest.raises(InputError, match=r"did you mean h100\?"):
+        device_named("h1000")

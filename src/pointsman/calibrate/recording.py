@@ -120,6 +120,11 @@ def read_recording(folder: Path) -> Recording:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected one with {META_FILE}")
+    if not (folder / META_FILE).exists():
+        raise InputError(
+            f"{folder / META_FILE}: no such file; expected the folder of one recorded run, with"
+            f" {META_FILE} and {REQUESTS_FILE}"
+        )
     setup = read_setup(folder / META_FILE)
     lines = _read_lines(folder / REQUESTS_FILE)
     _check_capacity(folder, setup, lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pointsman.cli import options
+from pointsman.cli import options, progress
 
 NAME = "calibrate"
 HELP = "fit the batching simulator's costs to a recorded run, and say how far it is from it"
@@ -56,8 +56,11 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.calibrate.recording import read_recording
     from pointsman.report.calibration import calibration_text
 
+    recording = read_recording(arguments.folder)
     repeats = [read_recording(folder) for folder in arguments.repeat]
-    result = calibrate(read_recording(arguments.folder), arguments.fit_first, repeats)
+    progress.announce_compilation()
+    progress.announce_fit()
+    result = calibrate(recording, arguments.fit_first, repeats)
     if arguments.cost_file is not None:
         write_cost_file(arguments.cost_file, result.file)
         options.say(f"wrote {arguments.cost_file}")

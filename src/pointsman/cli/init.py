@@ -61,11 +61,15 @@ def _check_folder(folder: Path, force: bool) -> None:
 
 
 def _next_steps(folder: Path) -> str:
-    costs, trace = (shlex.quote(str(folder / name)) for name in ("costs.toml", "trace.jsonl"))
+    names = ("costs.toml", "trace.jsonl", "model.toml", "device.toml")
+    costs, trace, models, devices = (shlex.quote(str(folder / name)) for name in names)
     return (
         "Next: set your figures in costs.toml, then\n"
         "  pointsman trace generate --requests 1000 --rate-rps 60"
-        " --prompt-tokens lognormal:mean=800,sigma=1 --output-tokens exponential:mean=200"
+        " --prompt-tokens lognormal:mean=800,sigma=1 --output-tokens geometric:mean=200"
         f" --output {trace}\n"
-        f"  pointsman compare {trace} --replicas 4 --costs {costs}"
+        f"  pointsman compare {trace} --replicas 4 --costs {costs}\n"
+        "On replicas that batch, with your figures in model.toml and device.toml:\n"
+        f"  pointsman compare {trace} --fleet 8xmy-gpu --model my-model"
+        f" --models {models} --devices {devices}"
     )

@@ -240,6 +240,7 @@ def _planned(
         on_start=bar.start,
         on_shape=bar.step,
     )
+    progress.announce_compilation()
     with bar.stack:
         return make_plan(workloads, hardware, question, how)
 

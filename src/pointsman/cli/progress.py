@@ -21,6 +21,7 @@ GENERATED_REQUESTS = 20_000
 
 FLEET_LOOP = "batching_loop"
 COMPILING = "compiling the fleet simulator, once for this version of Pointsman: some 20 s"
+FITTING = "fitting the costs: thousands of simulated runs, some half a minute for 300 requests"
 
 
 @contextmanager
@@ -65,6 +66,13 @@ def announce_compilation(stream: TextIO | None = None) -> None:
     stream = sys.stderr if stream is None else stream
     if stream.isatty() and not is_compiled(FLEET_LOOP):
         print(COMPILING, file=stream, flush=True)
+
+
+def announce_fit(stream: TextIO | None = None) -> None:
+    """Say on a terminal that a fit has begun, which takes a while without a word."""
+    stream = sys.stderr if stream is None else stream
+    if stream.isatty():
+        print(FITTING, file=stream, flush=True)
 
 
 @contextmanager

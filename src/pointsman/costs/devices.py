@@ -79,7 +79,7 @@ def device_named(name: str, devices: Devices | None = None) -> Device:
     known = known_devices() if devices is None else devices
     name = name if name in known else SHORT_NAMES.get(name, name)
     if name not in known:
-        raise unknown_name("device", "name", name, known)
+        raise unknown_name("device", "name", name, [*known, *SHORT_NAMES])
     return known[name]
 
 

@@ -100,14 +100,20 @@ def all_serve_all(workload: Workload, fleet: BatchingFleet, state: Fleet) -> boo
     )
 
 
+def _too_short(workload: Workload, row: int, count: int) -> InputError:
+    tokens = (int(workload.prompt_tokens[row]), int(workload.output_tokens[row]))
+    prompt, output = ("missing" if n < 0 else str(n) for n in tokens)
+    return InputError(
+        f"workload row {row}: prompt_tokens is {prompt}, output_tokens is {output}; expected at"
+        f" least 1 of each to batch ({count:,} of {len(workload):,} requests lack them; in a"
+        " generated trace give the distribution min=1)"
+    )
+
+
 def _questions(workload: Workload, fleet: BatchingFleet) -> tuple[Records, Ints]:
     lacking = np.flatnonzero((workload.prompt_tokens < 1) | (workload.output_tokens < 1))
     if lacking.size:
-        row = int(lacking[0])
-        raise InputError(
-            f"workload row {row}: prompt_tokens is {workload.prompt_tokens[row]}, output_tokens is"
-            f" {workload.output_tokens[row]}; expected at least 1 of each to batch"
-        )
+        raise _too_short(workload, int(lacking[0]), lacking.size)
     chains = cache_chains(workload, fleet.engines[0].block_size)
     questions = np.zeros(len(workload), dtype=QUESTION)
     questions["arrival_ms"] = workload.arrival_ms
