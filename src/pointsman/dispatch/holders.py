@@ -35,7 +35,7 @@ def empty_holders(blocks: int, replicas: int) -> Holders:
 
 
 @inlined
-def visit_chain(  # noqa: PLR0913
+def visit_chain(  # noqa: PLR0913 - a slice of an array, as compiled code takes it
     holders: Holders, blocks: Any, start: int, stop: int, replica: int, one_word: bool
 ) -> int:
     """Make the replica hold the chain ``blocks[start:stop]``; how many leading ones it had.
@@ -77,7 +77,7 @@ def _set_where(row: Any, first: int, bits: Any, value: float) -> None:
 
 
 @inlined
-def fill_cached_tokens(  # noqa: PLR0913
+def fill_cached_tokens(  # noqa: PLR0913 - the same slice
     holders: Holders, blocks: Any, start: int, stop: int, coverage: tuple[int, int], row: Any
 ) -> float:
     """Write into ``row`` how many leading tokens of a chain each replica holds; the most of them.

@@ -51,7 +51,7 @@ def own_miss(first_token_ms: float, ttft_ms: float) -> float:
 
 
 @inlined
-def decoding_misses(  # noqa: PLR0913
+def decoding_misses(  # noqa: PLR0913 - plain numbers, for it is the hot loop
     in_flight: InFlight,
     r: int,
     now_ms: float,

@@ -204,7 +204,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
     row of a request for which the policy chose no candidate, or gave none of its reasons.
     """
 
-    def run(  # noqa: PLR0913, PLR0917, PLR0912, PLR0915
+    def run(  # noqa: PLR0913, PLR0917, PLR0912, PLR0915 - one event loop, over all that a run has
         choose: Any,
         parameters: Floats,
         fleet: Fleet,

@@ -185,7 +185,7 @@ class Fleet(NamedTuple):
     in_flight: InFlight
 
 
-def idle_fleet(  # noqa: PLR0913
+def idle_fleet(  # noqa: PLR0913 - the parts of a fleet that differ from run to run
     questions: Records,
     chain_blocks: NDArray[np.int32],
     engines: Records,

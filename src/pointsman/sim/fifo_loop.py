@@ -147,7 +147,7 @@ def fifo_loop(reads: frozenset[str], one_word: bool) -> Kernel:  # noqa: PLR0915
     reads_session = SESSION in reads
     reads_random = RANDOM in reads
 
-    def run(  # noqa: PLR0913, PLR0917
+    def run(  # noqa: PLR0913, PLR0917 - all that a run has
         choose: Any,
         parameters: Floats,
         requests: Requests,

@@ -13,7 +13,7 @@ from pointsman.core.compiled import inner
 from pointsman.sim.batching_state import Fleet
 from pointsman.sim.stretch import sync_stretch
 
-RUNNING, WAITING, KV_USE = range(3)
+RUNNING_COUNT, WAITING_COUNT, KV_USE = range(3)
 
 
 @inner
@@ -30,8 +30,8 @@ def sample_until(fleet: Fleet, r: int, now_ms: float) -> None:
             continue
         replica = fleet.replicas[r]
         sync_stretch(fleet, r, step.taken * step.step_ms)
-        samples[r, step.taken, RUNNING] = replica.running + replica.receiving
-        samples[r, step.taken, WAITING] = replica.waiting
+        samples[r, step.taken, RUNNING_COUNT] = replica.running + replica.receiving
+        samples[r, step.taken, WAITING_COUNT] = replica.waiting
         used = (replica.capacity - replica.free) / replica.capacity
         samples[r, step.taken, KV_USE] = used
         step.taken += 1

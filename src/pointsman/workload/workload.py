@@ -105,7 +105,7 @@ class Workload:
         return self.chain_blocks[self.chain_start[index] : self.chain_start[index + 1]]
 
 
-def workload_of_columns(  # noqa: PLR0913
+def workload_of_columns(  # noqa: PLR0913 - a parameter a column
     arrival_ms: Any,
     *,
     service_ms: Any = None,
