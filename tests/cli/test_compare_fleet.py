@@ -175,6 +175,14 @@ def test_csv_and_the_table_are_of_the_same_comparison(capsys, folder):
         (("--fleet", "2xh100", *MODEL, "--policy", "robin"), "policy 'robin' is unknown"),
         (("--fleet", "2xh100", *MODEL, "--seed", "-1"), "seed is -1"),
         (
+            ("--fleet", "2xh100", *MODEL, "--max-num-seqs", "9" * 20),
+            "expected an integer >= 1, at most 2147483647",
+        ),
+        (
+            ("--fleet", "2xh100", *MODEL, "--kv-block-size", "99999999"),
+            "block_size is 99999999; expected at most",
+        ),
+        (
             ("--fleet", "2xh100", *MODEL, "--cache-hit-speedup", "0.5"),
             "--cache-hit-speedup goes with --replicas",
         ),
@@ -193,7 +201,27 @@ def test_what_is_wrong_is_said_in_one_line(capsys, folder, words, message):
 def test_a_trace_without_tokens_is_refused(capsys, folder):
     code, out, err = run(capsys, "compare", "timed.jsonl", "--fleet", "2xh100", *MODEL)
     assert (code, out) == (2, "")
-    assert "workload row 0: prompt_tokens is -1, output_tokens is -1" in err
+    assert "timed.jsonl: request 0 has no token counts; expected at least 1 of each" in err
+
+
+def test_objectives_may_be_given_flag_by_flag(capsys, folder):
+    words = ("--fleet", "1xh100", *MODEL, "--policy", "round_robin")
+    document = compared(capsys, *words, "--goodput", "ttft:500", "--goodput", "tpot:60")
+    assert document["objectives"] == {"ttft_ms": 500, "tpot_ms": 60, "e2el_ms": None}
+
+
+def test_a_slack_that_is_none_is_said_in_a_users_words(capsys, folder):
+    with pytest.raises(SystemExit):
+        main(["compare", "trace.jsonl", "--fleet", "1xh100", *MODEL, "--slack-ms", "abc"])
+    assert "'abc' is no time; expected a number of ms, or auto" in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_is_said_before_the_trace_is_read(capsys, folder):
+    code, out, err = run(
+        capsys, "compare", "no.jsonl", "--fleet", "1xh100", *MODEL, "--output", "no/out.json"
+    )
+    assert (code, out) == (1, "")
+    assert "no/out.json: No such file or directory" in err
 
 
 @pytest.mark.parametrize("words", [(), ("--replicas", "2", "--fleet", "2xh100")])

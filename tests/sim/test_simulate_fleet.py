@@ -94,7 +94,7 @@ def test_fleets_and_rows_that_cannot_be_simulated_are_refused():
     with pytest.raises(InputError, match="replicas is 0"):
         BatchingFleet(())
     timed = workload_of_columns([0.0], service_ms=[5.0])
-    with pytest.raises(InputError, match="workload row 0: prompt_tokens is -1"):
+    with pytest.raises(InputError, match="request 0 has no token counts"):
         simulate_fleet(timed, POLICIES["random"], BatchingFleet.of(ENGINE, 1))
 
 

@@ -142,7 +142,9 @@ def read_calibrated(path: Path) -> CostFile:
     try:
         values = msgspec.json.decode(read_file(path))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
+        raise InputError(
+            f"{path}: not JSON: {error}; expected what pointsman calibrate --output writes"
+        ) from None
     return msgspec.convert(_checked(values, str(path)), CostFile)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.checks import check_integer, check_number
-from pointsman.core.errors import InputError, wrong_value
+from pointsman.core.errors import InputError, MachineError, wrong_value
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.policy import IN_FLIGHT, REQUEST, ROWS, Policy
 from pointsman.sim.batching_loop import CHANGED, DONE, batching_loop
@@ -322,7 +322,16 @@ def fleet_state(workload: Workload, fleet: BatchingFleet, signals: Signals) -> F
     questions, blocks = _questions(workload, fleet)
     capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
     columns = fleet.candidates
-    state = idle_fleet(questions, blocks, _engines(fleet), capacities, signals, columns.shape[0])
+    try:
+        state = idle_fleet(
+            questions, blocks, _engines(fleet), capacities, signals, columns.shape[0]
+        )
+    except MemoryError:
+        raise MachineError(
+            f"fleet: there is not enough memory to simulate {capacities.size:,} replicas of up to"
+            f" {capacities.max():,} KV blocks; expected fewer (kv_blocks), or larger ones"
+            " (block_size)"
+        ) from None
     state.in_flight.replica_of[:] = columns
     return state
 
@@ -386,9 +395,12 @@ def _questions(workload: Workload, fleet: BatchingFleet) -> tuple[Records, Ints]
     lacking = np.flatnonzero((workload.prompt_tokens < 1) | (workload.output_tokens < 1))
     if lacking.size:
         row = int(lacking[0])
+        name = workload.names.request(row)
+        prompt, output = workload.prompt_tokens[row], workload.output_tokens[row]
+        known = "no token counts" if prompt < 0 else f"{prompt} prompt and {output} output tokens"
         raise InputError(
-            f"workload row {row}: prompt_tokens is {workload.prompt_tokens[row]}, output_tokens is"
-            f" {workload.output_tokens[row]}; expected at least 1 of each to batch"
+            f"{workload.source.name}: request {name} has {known}; expected at least 1 of each,"
+            " for a batching engine works on tokens"
         )
     chains = cache_chains(workload, fleet.engines[0].block_size)
     questions = np.zeros(len(workload), dtype=QUESTION)
