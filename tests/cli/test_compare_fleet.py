@@ -200,6 +200,14 @@ def test_csv_and_the_table_are_of_the_same_comparison(capsys, folder):
         (("--fleet", "2xh100", *MODEL, "--policy", "robin"), "policy 'robin' is unknown"),
         (("--fleet", "2xh100", *MODEL, "--seed", "-1"), "seed is -1"),
         (
+            ("--fleet", "2xh100", *MODEL, "--max-num-seqs", "9" * 20),
+            "expected an integer >= 1, at most 2147483647",
+        ),
+        (
+            ("--fleet", "2xh100", *MODEL, "--kv-block-size", "99999999"),
+            "block_size is 99999999; expected at most",
+        ),
+        (
             ("--fleet", "2xh100", *MODEL, "--cache-hit-speedup", "0.5"),
             "--cache-hit-speedup goes with --replicas",
         ),

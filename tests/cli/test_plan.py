@@ -149,6 +149,8 @@ def test_traces_of_further_seeds_are_replications(capsys, trace, tmp_path):
         (("--model-error", "-0.1"), "model_error is -0.1"),
         (("--max-comm-ratio", "nan"), "max_comm_ratio is nan"),
         (("--replications", "1"), "replications is 1"),
+        (("--replications", "1000000000"), "expected an integer in 2..100000"),
+        (("--costs", "no.json", "--max-num-seqs", "8"), "--max-num-seqs does not go with --costs"),
         (("--jobs", "0"), "jobs is 0"),
         (("--top", "0"), "--top is 0"),
         (("--cluster", "10.0.0.1"), "cluster is '10.0.0.1'; expected ray://HOST:PORT"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.core.errors import InputError, MachineError
-from pointsman.core.files import check_is_file, read_file, whole_file
+from pointsman.core.files import check_can_write, check_is_file, read_file, whole_file
 
 
 def test_a_finished_file_takes_the_place_of_the_old_one(tmp_path):
@@ -38,6 +38,15 @@ def test_a_folder_that_is_not_there_is_one_error(tmp_path):
     wanted = r"cannot write .*nowhere/out\.json: No such file"
     with pytest.raises(MachineError, match=wanted), whole_file(path):
         pass
+
+
+def test_whether_a_file_can_be_written_is_asked_without_a_trace(tmp_path):
+    check_can_write(tmp_path / "out.json")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(MachineError, match=r"cannot write .*no/out\.json"):
+        check_can_write(tmp_path / "no" / "out.json")
+    with pytest.raises(MachineError, match="Is a directory"):
+        check_can_write(tmp_path)
 
 
 def test_a_new_file_has_the_usual_permissions(tmp_path):

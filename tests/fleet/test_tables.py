@@ -144,6 +144,18 @@ GROUP = '[[replicas]]\ncount = 2\ndevice = "h100"\nmodel = "llama-3.1-8b"\n'
             GROUP + '[[changes]]\ntime_ms = 1\nreplica = 1\nevent = "die"\n',
             "event 'die' is unknown; .*did you mean dies",
         ),
+        (
+            GROUP + '[[changes]]\ntime_ms = 1\nreplica = 1\nevent = "slows"\n',
+            r"changes\[0\]: factor is missing",
+        ),
+        (
+            GROUP + '[[changes]]\ntime_ms = 1\nreplica = 1\nevent = "dies"\nfactor = 2\n',
+            r"changes\[0\]: factor goes with slows, and this one dies",
+        ),
+        (
+            GROUP + '[[changes]]\ntime_ms = 1e300\nreplica = 1\nevent = "joins"\n',
+            r"time_ms is 1e\+300; expected a finite number >= 0, at most 1e\+18",
+        ),
         ("count = \n", "fleet.toml: not TOML"),
         ("[[replicas]]\ncount = 2\n", "neither a device nor a file of costs"),
         ('[[replicas]]\ncount = 2\ndevice = "h100"\n', "model is missing"),

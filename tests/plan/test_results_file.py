@@ -70,6 +70,13 @@ def test_a_damaged_line_is_one_clear_error(tmp_path):
         plan(path)
 
 
+def test_a_first_line_that_was_cut_short_is_dropped_too(tmp_path):
+    path = tmp_path / "plan.results"
+    path.write_bytes(b'{"schema": "pointsman.plan-res'[:20].replace(b": ", b":"))
+    assert plan(path).resumed == 0
+    assert plan(path).resumed == 4
+
+
 @pytest.mark.parametrize("content", [b"hello\n", b'{"schema": "pointsman.costs/1"}\n', b"hello"])
 def test_a_file_of_another_kind_is_refused_and_left_alone(tmp_path, content):
     path = tmp_path / "other"

@@ -59,6 +59,7 @@ def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--goodput",
         nargs="+",
+        action="extend",
         metavar="NAME:MS",
         help="objectives that a request must all meet, as vLLM's: ttft:3000 tpot:60 e2el:20000",
     )

@@ -33,11 +33,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Write all of them or none; 0."""
     from importlib.resources import files
 
+    from pointsman.core.errors import MachineError
     from pointsman.core.files import whole_file
 
     folder: Path = arguments.folder
     _check_folder(folder, arguments.force)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(f"cannot make {folder}: {error.strerror}") from None
     for name in FILES:
         content = files("pointsman.cli").joinpath("starter", name).read_bytes()
         with whole_file(folder / name) as file:

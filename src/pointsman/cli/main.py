@@ -25,12 +25,14 @@ from pointsman.cli import (
     decide,
     estimate,
     init,
+    options,
     plan,
     policies,
     replay,
     serve,
     trace,
 )
+from pointsman.cli.interruptions import interruptions_reach_us
 from pointsman.cli.parser import Parser
 from pointsman.core.errors import PointsmanError
 
@@ -91,7 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     _prepare_streams()
     arguments = build_parser().parse_args(argv)
     try:
-        code: int = arguments.run(arguments)
+        options.check_outputs(arguments)
+        with interruptions_reach_us():
+            code: int = arguments.run(arguments)
         sys.stdout.flush()
         return code
     except PointsmanError as error:

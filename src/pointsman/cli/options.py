@@ -161,7 +161,12 @@ def add_slack(parser: argparse.ArgumentParser) -> None:
 
 def _slack(text: str) -> str:
     if text != "auto":
-        float(text)
+        try:
+            float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no time; expected a number of ms, or auto"
+            ) from None
     return text
 
 
@@ -212,6 +217,16 @@ def add_output(parser: argparse.ArgumentParser, printed: str = "table") -> None:
         " printed",
     )
     parser.set_defaults(printed=printed)
+
+
+def check_outputs(arguments: argparse.Namespace) -> None:
+    """Refuse files that cannot be written, before the work whose result goes there."""
+    from pointsman.core.files import check_can_write
+
+    for name in ("output", "cost_file"):
+        path = getattr(arguments, name, None)
+        if path is not None:
+            check_can_write(path)
 
 
 def deliver(arguments: argparse.Namespace, render: Callable[[str], str]) -> None:

@@ -62,6 +62,7 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--goodput",
         nargs="+",
+        action="extend",
         required=True,
         metavar="NAME:MS",
         help="what a request must keep, as in ttft:500 tpot:50 e2el:20000",
@@ -158,6 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.top < 1:
         raise wrong_value("plan", "--top", arguments.top, "an integer >= 1")
+    _check_goes_with_costs(arguments)
     costs = None if arguments.costs is None else read_calibrated(arguments.costs)
     question, single = _question(arguments, costs), _single(arguments)
     workloads = _workloads(arguments)
@@ -172,6 +174,18 @@ def run(arguments: argparse.Namespace) -> int:
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: plan_text(plan, reading, form, arguments.top))
     return 0
+
+
+def _check_goes_with_costs(arguments: argparse.Namespace) -> None:
+    """Refuse flags beside ``--costs`` that say what the file says."""
+    from pointsman.core.errors import InputError
+
+    for name in ("max_num_seqs", "max_num_batched_tokens", "kv_block_size"):
+        if arguments.costs is not None and getattr(arguments, name) is not None:
+            raise InputError(
+                f"plan: --{name.replace('_', '-')} does not go with --costs, which hold for the"
+                f" engine as it was recorded; expected the one or the other"
+            )
 
 
 def _single(arguments: argparse.Namespace) -> Instance:

@@ -19,9 +19,10 @@ def check_integer(where: str, name: str, value: Any, least: int, most: int = MOS
         or not isinstance(value, Integral)
         or not least <= int(value) <= most
     ):
-        wanted = (
-            f"an integer >= {least}" if most == MOST_INT32 else f"an integer in {least}..{most}"
-        )
+        is_small = not isinstance(value, Integral) or int(value) <= most
+        wanted = f"an integer in {least}..{most}"
+        if most == MOST_INT32 and is_small:
+            wanted = f"an integer >= {least}"
         raise wrong_value(where, name, value, wanted)
 
 

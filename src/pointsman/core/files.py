@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -76,6 +77,23 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError) and not isinstance(error, MachineError):
             raise MachineError(f"cannot write {path}: {error.strerror}") from error
         raise
+
+
+def check_can_write(path: Path) -> None:
+    """Refuse a path that ``whole_file`` could not write, before the work whose result goes there.
+
+    Raises MachineError, naming the path; leaves nothing behind.
+    """
+    real = Path(os.path.realpath(path))
+    try:
+        if real.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not real.exists() or real.is_file():
+            handle, temporary = tempfile.mkstemp(prefix=f".{real.name}.", dir=real.parent)
+            os.close(handle)
+            os.unlink(temporary)
+    except OSError as error:
+        raise MachineError(f"cannot write {real}: {error.strerror}") from error
 
 
 def _umask() -> int:

@@ -132,6 +132,10 @@ class Instance:
         Raises InputError where none fits, saying by how much, and what would do.
         """
         blocks = self._free_blocks(block_size)
+        if blocks < 1 and self.fits():
+            room = math.floor(self._left_bytes() / self._kv_bytes_per_gpu())
+            wanted = f"at most {room // 2}, for there is room for the KV of {room} tokens"
+            raise wrong_value(self._where, "block_size", block_size, wanted)
         if blocks < 1:
             raise self._too_large()
         return blocks

@@ -31,10 +31,12 @@ from pointsman.costs.models import Models, model_named
 from pointsman.costs.roofline import Instance
 from pointsman.fleet.description import FleetDescription, Link
 from pointsman.fleet.groups import ROLES, Group, Limits, Recorded
-from pointsman.sim.conditions import Change, ClosedLoop, Conditions, Holding
+from pointsman.sim.conditions import EVENTS, Change, ClosedLoop, Conditions, Holding
 from pointsman.sim.knowledge import Signals
 
 Table = dict[str, Any]
+
+SLOWS = "slows"
 
 _TABLES = Wanted(
     "tables, each under its own [[...]]",
@@ -248,10 +250,23 @@ def _conditions(given: Mapping[str, Table], changes: list[Table], where: str) ->
         holding=_made(Holding, given["holding"], _HOLDING, f"{where}: holding"),
         closed_loop=_made(ClosedLoop, given["closed_loop"], _CLOSED_LOOP, f"{where}: closed_loop"),
         changes=tuple(
-            Change(**check_fields(change, _CHANGE, f"{where}: changes[{number}]"))
-            for number, change in enumerate(changes)
+            _change(change, f"{where}: changes[{number}]") for number, change in enumerate(changes)
         ),
     )
+
+
+def _change(values: Table, where: str) -> Change:
+    check_fields(values, _CHANGE, where)
+    event = values["event"]
+    if event not in EVENTS:
+        raise unknown_name(where, "event", event, EVENTS)
+    if event == SLOWS and "factor" not in values:
+        raise missing_field(where, "factor", f"how many times as long iterations take, {SLOWS}")
+    if event != SLOWS and "factor" in values:
+        raise InputError(
+            f"{where}: factor goes with {SLOWS}, and this one {event}; expected no factor"
+        )
+    return Change(**values)
 
 
 def _made(kind: type[Any], values: Table, fields: Fields, where: str) -> Any:

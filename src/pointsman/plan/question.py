@@ -27,6 +27,8 @@ ROOFLINE_ERROR_FRACTION = 0.25
 # The limits of the lesson on distributed inference.
 LESSON_LIMITS = Limits(max_imbalance_ratio=0.8, max_comm_ratio=0.05)
 
+MOST_RESAMPLES = 100_000
+
 # The smallest block of an engine and the largest: a trace's own block, where it is between them.
 LEAST_BLOCK, MOST_BLOCK = 16, 512
 
@@ -59,8 +61,9 @@ class Question:
             if not 0.0 <= value < math.inf:
                 raise wrong_value("plan", name, value, "a finite number >= 0")
         check_level(self.level)
-        if self.resamples < 2:
-            raise wrong_value("plan", "replications", self.resamples, "an integer >= 2")
+        if not 2 <= self.resamples <= MOST_RESAMPLES:
+            wanted = f"an integer in 2..{MOST_RESAMPLES}"
+            raise wrong_value("plan", "replications", self.resamples, wanted)
         check_each_once("plan", [policy_named(text) for text in self.policies])
 
     def policy_objects(self) -> tuple[Policy, ...]:

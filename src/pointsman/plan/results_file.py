@@ -15,7 +15,7 @@ import msgspec
 
 from pointsman.core.compiled import source_digest
 from pointsman.core.errors import InputError, MachineError
-from pointsman.core.files import read_file
+from pointsman.core.files import check_can_write, read_file
 from pointsman.plan.candidate import Setup, ShapeResult
 from pointsman.plan.shapes import Shape
 from pointsman.workload.workload import Workload
@@ -43,6 +43,8 @@ class ResultsFile:
         self._results: dict[str, ShapeResult] = {}
         if path.exists():
             self._read(read_file(path))
+        else:
+            check_can_write(path)
 
     def get(self, key: str) -> ShapeResult | None:
         """The result of that key, if it is there."""
@@ -63,7 +65,8 @@ class ResultsFile:
 
     def _read(self, content: bytes) -> None:
         *lines, rest = content.split(b"\n")
-        if not content:
+        if len(content) < len(_HEAD) and _HEAD.startswith(content):
+            self._drop_last(0)  # nothing, or what an interruption left of the first line
             return
         if not lines or lines[0] + b"\n" != _HEAD:
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pointsman.core.errors import InputError, wrong_value
+from pointsman.core.errors import InputError, MachineError, wrong_value
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.policy import IN_FLIGHT, Policy
 from pointsman.sim.batching_fleet import ENGINE_LIMITS, BatchingFleet
@@ -32,7 +32,16 @@ def fleet_state(workload: Workload, fleet: BatchingFleet, signals: Signals) -> F
     questions, blocks = _questions(workload, fleet)
     capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
     columns = fleet.candidates
-    state = idle_fleet(questions, blocks, _engines(fleet), capacities, signals, columns.shape[0])
+    try:
+        state = idle_fleet(
+            questions, blocks, _engines(fleet), capacities, signals, columns.shape[0]
+        )
+    except MemoryError:
+        raise MachineError(
+            f"fleet: there is not enough memory to simulate {capacities.size:,} replicas of up to"
+            f" {capacities.max():,} KV blocks; expected fewer (kv_blocks), or larger ones"
+            " (block_size)"
+        ) from None
     state.in_flight.replica_of[:] = columns
     return state
 

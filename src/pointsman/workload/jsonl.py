@@ -55,7 +55,7 @@ _WANTED = {
     "prefix_tokens": TOKENS_WANTED,
     "session_id": ID_WANTED,
     "adapter_id": ID_WANTED,
-    "priority": "an integer, the lowest of which goes first",
+    "priority": "an integer in -2147483648..2147483647, the lowest of which goes first",
 }
 
 
