@@ -9,8 +9,9 @@ import json
 import pytest
 
 from pointsman.cli.compare import FLEET_POLICIES
-from pointsman.cli.fleet_flags import HOLD_ORDERS, with_objectives
+from pointsman.cli.fleet_flags import HOLD_ORDERS
 from pointsman.cli.main import main
+from pointsman.comparison.objectives import with_objectives
 from pointsman.metrics.goodput import Objectives
 from pointsman.policies.policy import policy
 from pointsman.sim.conditions import ORDERS

@@ -63,6 +63,7 @@ def _one_at_a_time(arguments: argparse.Namespace) -> int:
 
 def _on_fleet(arguments: argparse.Namespace) -> int:
     from pointsman.comparison.fleets import Trial, compare_on_fleet
+    from pointsman.comparison.objectives import with_objectives
     from pointsman.core.errors import InputError
     from pointsman.report.fleet_comparison import fleet_comparison_text
 
@@ -74,7 +75,7 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
     objectives = fleet_flags.objectives_of_flags(arguments)
     texts = arguments.policy or FLEET_POLICIES
     named = options.policies_of(texts, arguments.slack_ms)
-    policies = fleet_flags.with_objectives(texts, named, objectives)
+    policies = with_objectives(texts, named, objectives)
     description = fleet_flags.described_fleet(arguments, objectives)
     trial = Trial(objectives=objectives, seed=arguments.seed, baseline=arguments.baseline)
     workload = options.read_trace(arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
     from pointsman.fleet.description import FleetDescription
     from pointsman.fleet.tables import Known, Overrides
     from pointsman.metrics.goodput import Objectives
-    from pointsman.policies.policy import Policy
 
 FLEET_HELP = (
     "replicas that batch: COUNTxDEVICE[:tp=N][:pp=N][:prefill|:decode] joined by +, such as"
@@ -107,27 +105,6 @@ def described_fleet(
     known = _known(arguments, Path())
     tables = {"replicas": groups_of_words(text)}
     return described(tables, known, _overrides(arguments, objectives), f"--fleet {text}")
-
-
-def with_objectives(
-    texts: Sequence[str], policies: Sequence[Policy], objectives: Objectives | None
-) -> list[Policy]:
-    """Policies whose parameters ``ttft_ms`` and ``tpot_ms`` are the objectives', where the text
-    that named them does not say otherwise."""
-    return [
-        policy.bind(**_of_objectives(text, policy, objectives))
-        for text, policy in zip(texts, policies, strict=True)
-    ]
-
-
-def _of_objectives(text: str, policy: Policy, objectives: Objectives | None) -> dict[str, float]:
-    given = {item.partition("=")[0] for item in text.split(":")[1:]}
-    limits = {name: getattr(objectives, name, None) for name in ("ttft_ms", "tpot_ms")}
-    return {
-        name: limit
-        for name, limit in limits.items()
-        if limit is not None and name in policy.parameters and name not in given
-    }
 
 
 def _known(arguments: argparse.Namespace, folder: Path) -> Known:
