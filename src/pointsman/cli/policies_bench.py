@@ -93,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.core.errors import wrong_value
     from pointsman.metrics.goodput import objectives_of
     from pointsman.policies.catalogue import POLICIES
-    from pointsman.report.load_bench import BenchReport, bench_text
+    from pointsman.report.load_bench import bench_text
+    from pointsman.report.load_bench_document import BenchReport
 
     if arguments.jobs < 1:
         raise wrong_value("policies bench", "--jobs", arguments.jobs, "an integer >= 1")

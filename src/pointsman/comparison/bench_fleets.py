@@ -45,7 +45,8 @@ class BenchFleet:
         if self.slow:
             return f"{self.replicas} replicas, {self.slow} of them slower"
         late = f", gauges and cache events {LATE.metrics_age_ms / 1000:g} s old"
-        return f"{self.replicas} replicas{late if self.signals == LATE else ''}"
+        plural = "" if self.replicas == 1 else "s"
+        return f"{self.replicas} replica{plural}{late if self.signals == LATE else ''}"
 
     @property
     def size(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 from pointsman.comparison.bench_fleets import BenchFleet
@@ -18,7 +19,7 @@ from pointsman.comparison.held_load import (
     held_load,
 )
 from pointsman.comparison.objectives import with_objectives
-from pointsman.core.errors import InputError, wrong_value
+from pointsman.core.errors import InputError, MachineError, wrong_value
 from pointsman.metrics.goodput import Objectives
 from pointsman.policies.catalogue import policy_named
 from pointsman.policies.policy import Policy
@@ -136,10 +137,23 @@ def bench(
     if jobs == 1:
         yield from (bench_cell(trace, fleet, asked) for trace, fleet in cells)
         return
+    yield from _in_processes(cells, asked, jobs)
+
+
+def _in_processes(
+    cells: Sequence[tuple[Trace, BenchFleet]], asked: Asked, jobs: int
+) -> Iterator[CellResult]:
     import joblib
 
-    parallel = joblib.Parallel(n_jobs=jobs, batch_size=1, return_as="generator")
-    yield from parallel(joblib.delayed(bench_cell)(*cell, asked) for cell in cells)
+    # Large columns would be mapped from a file, as arrays that compiled code does not take.
+    parallel = joblib.Parallel(n_jobs=jobs, batch_size=1, return_as="generator", max_nbytes=None)
+    try:
+        yield from parallel(joblib.delayed(bench_cell)(*cell, asked) for cell in cells)
+    except BrokenProcessPool as error:
+        raise MachineError(
+            "policies bench: a process that simulated was ended, by somebody or for want of memory;"
+            " run it again with --jobs 1"
+        ) from error
 
 
 def bench_cell(trace: Trace, fleet: BenchFleet, asked: Asked) -> CellResult:

@@ -1,25 +1,28 @@
-"""What each policy holds, as tables, JSON and CSV."""
+"""What each policy holds, as tables and CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
 from pointsman.comparison import bench_fleets
 from pointsman.comparison.held_load import AtLoad, HeldLoad
-from pointsman.comparison.load_bench import SUBJECT, TAIL_REFERENCE, Asked, CellResult
-from pointsman.comparison.load_verdict import Standing, best_peer, standing, summary
-from pointsman.core.percentiles import PERCENTILE_METHOD
+from pointsman.comparison.load_bench import SUBJECT, TAIL_REFERENCE, CellResult
+from pointsman.comparison.load_verdict import Standing, best_peer, summary
 from pointsman.metrics.goodput import Objectives
-from pointsman.policies.catalogue import OURS, PEERS
-from pointsman.report.document import head, text_of
+from pointsman.report.document import text_of
+from pointsman.report.load_bench_document import (
+    BenchReport,
+    bench_document,
+    effort_of,
+    whose,
+)
 from pointsman.report.table import csv_text, number, percent, text_table, wrapped
 from pointsman.sim.batching_state import ENGINE_MODEL
 
-BENCH_SCHEMA = "pointsman.policies-bench/1"
 BEST_PEER_MARK = "*"
 NOTHING = "none"
 _NO_MARK = " " * len(BEST_PEER_MARK)
@@ -34,21 +37,6 @@ CSV_HEADINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BenchReport:
-    """All cells, and what was asked of them."""
-
-    asked: Asked
-    cells: tuple[CellResult, ...]
-
-    @property
-    def standings(self) -> list[Standing]:
-        """Of the cells in which our rule and a peer were run."""
-        tolerance_ratio = self.asked.target.tolerance_ratio
-        found = [standing(cell, tolerance_ratio) for cell in self.cells]
-        return [each for each in found if each is not None]
-
-
 def bench_text(report: BenchReport, form: str) -> str:
     """The report as ``table``, ``json`` or ``csv``."""
     if form == "json":
@@ -56,13 +44,6 @@ def bench_text(report: BenchReport, form: str) -> str:
     if form == "csv":
         return csv_text(CSV_HEADINGS, _csv_rows(report))
     return _tables(report)
-
-
-def whose(text: str) -> str:
-    """Whose rule a policy is: ``ours``, a ``peer``'s as published, or ``yours``."""
-    if text in PEERS:
-        return "peer"
-    return "ours" if text.partition(":")[0] in OURS else "yours"
 
 
 def _tables(report: BenchReport) -> str:
@@ -189,88 +170,11 @@ def _sentences(standings: Sequence[Standing]) -> str:
 
 def _effort(report: BenchReport) -> str:
     simulations, hours = effort_of(report)
+    text = f"{simulations:,} simulations of {number(hours)} simulated hours"
     lasting = [each for cell in report.cells if (each := cell.least_minutes) is not None]
-    shortest = f"; the shortest run at a load held lasts {number(min(lasting))} min"
-    return wrapped(
-        f"{simulations:,} simulations of {number(hours)} simulated hours"
-        f"{shortest if lasting else ''}."
-    )
-
-
-def effort_of(report: BenchReport) -> tuple[int, float]:
-    """How many simulations were run, and how many hours they simulated."""
-    searches = [search for cell in report.cells for search in cell.searches]
-    tails = [cell.tail.simulated_ms for cell in report.cells if cell.tail is not None]
-    hours = sum(search.simulated_hours for search in searches) + sum(tails) / 3_600_000.0
-    return sum(search.simulations for search in searches) + len(tails), hours
-
-
-def bench_document(report: BenchReport) -> dict[str, Any]:
-    """What was asked, every cell with every policy, the standings and their summary."""
-    asked = report.asked
-    simulations, hours = effort_of(report)
-    return {
-        **head(BENCH_SCHEMA),
-        "percentile_method": PERCENTILE_METHOD,
-        "model": ENGINE_MODEL,
-        "objectives": asdict(asked.objectives),
-        "attainment_fraction": asked.target.attainment_fraction,
-        "tolerance_ratio": asked.target.tolerance_ratio,
-        "holding": None if asked.holding is None else asdict(asked.holding),
-        "seed": asked.seed,
-        "simulations": simulations,
-        "simulated_hours": hours,
-        "cells": [_cell_document(cell) for cell in report.cells],
-        "standings": [_standing_document(each) for each in report.standings],
-        "summary": _summary_document(report.standings),
-    }
-
-
-def _cell_document(cell: CellResult) -> dict[str, Any]:
-    return {
-        "trace": cell.trace,
-        "fleet": cell.fleet.name,
-        "replicas": cell.fleet.replicas,
-        "slow_replicas": cell.fleet.slow,
-        "signals": asdict(cell.fleet.signals),
-        "requests": cell.requests,
-        "rounds": cell.rounds,
-        "rate_rps": cell.rate_rps,
-        "policies": [
-            {"policy": text, "whose": whose(text), **asdict(held)}
-            for text, held in cell.held.items()
-        ],
-        "best_peer": best_peer(cell),
-        "with_holding": None if cell.with_holding is None else asdict(cell.with_holding),
-        "subject_at_reference_load": None if cell.tail is None else asdict(cell.tail),
-    }
-
-
-def _standing_document(each: Standing) -> dict[str, Any]:
-    return {
-        "trace": each.cell.trace,
-        "fleet": each.cell.fleet.name,
-        "best_peer": each.best_peer,
-        "load_ratio": each.load_ratio,
-        "verdict": each.verdict,
-        "worst_ttft_ratio": each.worst_ttft_ratio,
-    }
-
-
-def _summary_document(standings: Sequence[Standing]) -> dict[str, Any] | None:
-    if not standings:
-        return None
-    total = summary(standings)
-    return {
-        "subject": SUBJECT,
-        "tail_reference": TAIL_REFERENCE,
-        "wins": total.wins,
-        "ties": total.ties,
-        "losses": total.losses,
-        "geometric_mean_ratio": total.geometric_mean_ratio,
-        "worst": None if total.worst is None else _standing_document(total.worst),
-        "geometric_mean_worst_ttft_ratio": total.geometric_mean_worst_ttft_ratio,
-    }
+    if lasting:
+        text += f"; the shortest run at a load held lasts {number(min(lasting))} min"
+    return wrapped(f"{text}.")
 
 
 def _csv_rows(report: BenchReport) -> list[list[object]]:
