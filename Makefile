@@ -36,7 +36,7 @@ format: $(VENV)/.installed-check
 	$(BIN)/ruff format src tests benchmarks
 
 benchmark: $(VENV)/.installed-test
-	for file in engine_speed shared_prefix user_policy dict_functions engine_memory command_time fleet_speed; do \
+	for file in engine_speed shared_prefix user_policy dict_functions engine_memory command_time fleet_speed plan_speed; do \
 		$(BIN)/python benchmarks/$$file.py || exit 1; \
 	done
 

@@ -22,9 +22,10 @@ def engine(
     seqs: int = 8,
     reserve_full: bool = True,
     costs: tuple[float, float, float, float, float] = PLAIN,
+    **flags: int,
 ) -> Engine:
     """Blocks of four tokens; everything is roomy unless the case says otherwise."""
-    return Engine(seqs, budget, capacity, 4, reserve_full, costs)
+    return Engine(seqs, budget, capacity, 4, reserve_full, costs, **flags)
 
 
 def finished(
@@ -52,6 +53,15 @@ TIMES: list[Case] = [
         # 0>4   8 + 4 + 0.25 * 4*(0 + 2) = 14      0  > 14
         # 4>6   8 + 2 + 0.25 * 2*(4 + 1) = 12.5    14 > 26.5, the only token
         [finished(0.0, 26.5, 26.5)],
+    ),
+    (
+        "an arrival in a decode stretch, with asynchronous scheduling",
+        engine(async_scheduling=True),
+        [Arrival(0.0, 2, 9, ()), Arrival(30.0, 3, 1, ())],
+        # A prefill 12, decodes 11 each: 12, 23, 34, 45. B comes in the one that ends at 34, is
+        # known at the start of the one after next, 45, which takes 10 + 3 + 1 = 14: to 59.
+        # A: 9 tokens: 12, 23, 34, 45, 59, 70, 81, 92, 103.
+        [finished(0.0, 12.0, 103.0), finished(45.0, 59.0, 59.0)],
     ),
     (
         "a decode stretch of one",

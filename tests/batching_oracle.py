@@ -25,6 +25,9 @@ class Engine:
     block_size: int
     reserve_full: bool
     costs: tuple[float, float, float, float, float]
+    by_priority: bool = False
+    async_scheduling: bool = False
+    max_model_len: int = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Arrival:
     prompt: int
     output: int
     chain: tuple[int, ...]
+    priority: int = 0
 
 
 @dataclass
@@ -68,6 +72,12 @@ class Request:
     computed: int = 0
     generated: int = 0
     blocks: list[Block] = field(default_factory=list)
+    came_ms: float = 0.0
+
+    @property
+    def turn(self) -> tuple[float, float, int]:
+        """Its place in the order of priorities: the lowest first, then who came first."""
+        return self.arrival.priority, self.came_ms, self.number
 
     @property
     def total(self) -> int:
@@ -163,6 +173,7 @@ class Replica:
         self.waiting: list[Request] = []
         self.batch: list[tuple[Request, int]] = []
         self.budget = 0
+        self.began_ms = 0.0
         self.ends_at: float | None = None
         """When the iteration that is under way ends; `None` while the replica is idle."""
 
@@ -174,23 +185,32 @@ class Replica:
         self.move_clock(arrival.time_ms)
         result = Result("waiting")
         most = self.cache.blocks_for(arrival.prompt + arrival.output - 1)
-        if most > self.engine.capacity_blocks:
+        too_long = arrival.prompt + arrival.output > self.engine.max_model_len
+        if most > self.engine.capacity_blocks or too_long:
             result.status = "rejected"
             return result
-        self.waiting.append(Request(arrival, result, self.arrived))
+        self.wait(Request(arrival, result, self.arrived, came_ms=self.now))
         self.arrived += 1
         if self.ends_at is None:
             self.start_iteration()
         return result
 
-    def start_iteration(self) -> None:
+    def wait(self, request: Request, at_front: bool = False) -> None:
+        """Put it into the queue: at an end, or where its priority belongs."""
+        self.waiting.insert(0 if at_front else len(self.waiting), request)
+        if self.engine.by_priority:
+            self.waiting.sort(key=lambda each: each.turn)
+
+    def start_iteration(self, is_idle: bool = True) -> None:
         self.budget = self.engine.max_num_batched_tokens
         self.batch = []
         preempted = self.schedule_running()
         if not preempted:
-            self.schedule_waiting()
-        assert any(chunk for _, chunk in self.batch), "an iteration without work"
-        self.ends_at = self.now + self.duration()
+            self.schedule_waiting(self.now if is_idle else self.began_ms)
+        self.began_ms = self.now
+        self.ends_at = None
+        if self.running:
+            self.ends_at = self.now + self.duration()
         self.check_invariants()
 
     def schedule_running(self) -> bool:
@@ -198,7 +218,7 @@ class Replica:
         preempted = False
         for request in list(self.running):
             if request not in self.running:
-                break  # preempted for one before it, and so is everyone behind it
+                continue  # preempted for one before it
             chunk = min(request.total - request.computed, self.budget)
             while request in self.running and self.lacks(request, request.computed + chunk):
                 self.preempt_last()
@@ -214,18 +234,30 @@ class Replica:
         return self.cache.blocks_for(tokens) - len(request.blocks) > len(self.cache.free)
 
     def preempt_last(self) -> None:
-        request = self.running.pop()
+        """The one admitted last, or the last one by priority: what it got is taken back."""
+        request = self.running[-1]
+        if self.engine.by_priority:
+            request = max(self.running, key=lambda each: each.turn)
+        self.running.remove(request)
+        self.budget += sum(chunk for other, chunk in self.batch if other is request)
+        self.batch = [(other, chunk) for other, chunk in self.batch if other is not request]
         self.cache.keep_own(request)
         self.cache.release(request)
         request.computed = 0
         request.result.preemptions += 1
-        self.waiting.insert(0, request)
+        self.wait(request, at_front=True)
 
-    def schedule_waiting(self) -> None:
-        """Step 2."""
-        while self.waiting and self.budget > 0 and len(self.running) < self.engine.max_num_seqs:
-            if not self.admit(self.waiting[0]):
+    def schedule_waiting(self, seen_ms: float) -> None:
+        """Step 2. An iteration without others waits for nobody: it knows of all that came."""
+        while self.waiting and self.budget > 0 and self.has_seat():
+            first = self.waiting[0]
+            if self.engine.async_scheduling and self.running and first.came_ms > seen_ms:
                 break
+            if not self.admit(first):
+                break
+
+    def has_seat(self) -> bool:
+        return len(self.running) < self.engine.max_num_seqs
 
     def admit(self, request: Request) -> bool:
         """Admit the first waiting request if its blocks can be had; whether they could."""
@@ -274,7 +306,7 @@ class Replica:
                 self.generate(request)
         self.check_invariants()
         if self.running or self.waiting:
-            self.start_iteration()
+            self.start_iteration(is_idle=False)
 
     def generate(self, request: Request) -> None:
         request.generated += 1
@@ -298,8 +330,12 @@ class Replica:
         assert len(free) + len(used) == self.engine.capacity_blocks
         assert sorted(free + used) == list(range(self.engine.capacity_blocks))
         for block in self.cache.blocks:
-            holders = sum(request.blocks.count(block) for request in self.running)
+            holders = sum(request.blocks.count(block) for request in self.holders())
             assert block.references == holders
+
+    def holders(self) -> list[Request]:
+        """Who holds blocks."""
+        return self.running
 
     def check_cached(self) -> None:
         """An id maps to the block that carries it, and a block that carries one is mapped to."""

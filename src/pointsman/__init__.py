@@ -14,7 +14,12 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from pointsman.core.errors import InputError as InputError
     from pointsman.core.errors import MachineError as MachineError
     from pointsman.core.errors import PointsmanError as PointsmanError
+    from pointsman.costs.devices import device_named as device_named
+    from pointsman.costs.iteration import IterationCosts as IterationCosts
+    from pointsman.costs.models import model_named as model_named
+    from pointsman.costs.roofline import Instance as Instance
     from pointsman.costs.stages import StageCosts as StageCosts
+    from pointsman.fleet.engines import engine_of_instance as engine_of_instance
     from pointsman.lessons.distributed_inference import (
         estimate_request_cost as estimate_request_cost,
     )
@@ -34,15 +39,33 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from pointsman.lessons.replica_routing import (
         summarize_replica_service as summarize_replica_service,
     )
+    from pointsman.metrics.goodput import Objectives as Objectives
+    from pointsman.metrics.goodput import objectives_of as objectives_of
+    from pointsman.metrics.latency import Answers as Answers
     from pointsman.metrics.service import ServiceMetrics as ServiceMetrics
     from pointsman.metrics.service import service_metrics as service_metrics
+    from pointsman.metrics.serving import ServingMetrics as ServingMetrics
+    from pointsman.metrics.serving import serving_metrics as serving_metrics
     from pointsman.policies.catalogue import POLICIES as POLICIES
     from pointsman.policies.catalogue import policy_named as policy_named
     from pointsman.policies.policy import Policy as Policy
     from pointsman.policies.policy import policy as policy
+    from pointsman.sim.batching import BatchingFleet as BatchingFleet
+    from pointsman.sim.batching import Engine as Engine
+    from pointsman.sim.batching import FleetRun as FleetRun
+    from pointsman.sim.batching import Split as Split
+    from pointsman.sim.batching import simulate_fleet as simulate_fleet
+    from pointsman.sim.conditions import Change as Change
+    from pointsman.sim.conditions import ClosedLoop as ClosedLoop
+    from pointsman.sim.conditions import Conditions as Conditions
+    from pointsman.sim.conditions import Holding as Holding
     from pointsman.sim.fifo import FifoFleet as FifoFleet
     from pointsman.sim.fifo import Routed as Routed
     from pointsman.sim.fifo import simulate as simulate
+    from pointsman.sim.knowledge import Signals as Signals
+    from pointsman.sim.outcome import answers_of as answers_of
+    from pointsman.sim.outcome import gaps_of as gaps_of
+    from pointsman.sim.outcome import loads_of as loads_of
     from pointsman.workload.formats import read_workload as read_workload
     from pointsman.workload.generate import Traffic as Traffic
     from pointsman.workload.generate import generate as generate
@@ -82,6 +105,30 @@ _HOMES = {
     "service_metrics": "pointsman.metrics.service",
     "compare_policies": "pointsman.comparison.policies",
     "Comparison": "pointsman.comparison.policies",
+    # Replicas that batch.
+    "BatchingFleet": "pointsman.sim.batching",
+    "Engine": "pointsman.sim.batching",
+    "FleetRun": "pointsman.sim.batching",
+    "Split": "pointsman.sim.batching",
+    "simulate_fleet": "pointsman.sim.batching",
+    "Conditions": "pointsman.sim.conditions",
+    "Holding": "pointsman.sim.conditions",
+    "ClosedLoop": "pointsman.sim.conditions",
+    "Change": "pointsman.sim.conditions",
+    "Signals": "pointsman.sim.knowledge",
+    "answers_of": "pointsman.sim.outcome",
+    "loads_of": "pointsman.sim.outcome",
+    "gaps_of": "pointsman.sim.outcome",
+    "Answers": "pointsman.metrics.latency",
+    "Objectives": "pointsman.metrics.goodput",
+    "objectives_of": "pointsman.metrics.goodput",
+    "ServingMetrics": "pointsman.metrics.serving",
+    "serving_metrics": "pointsman.metrics.serving",
+    "IterationCosts": "pointsman.costs.iteration",
+    "Instance": "pointsman.costs.roofline",
+    "model_named": "pointsman.costs.models",
+    "device_named": "pointsman.costs.devices",
+    "engine_of_instance": "pointsman.fleet.engines",
     # What goes wrong.
     "PointsmanError": "pointsman.core.errors",
     "InputError": "pointsman.core.errors",

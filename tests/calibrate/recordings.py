@@ -21,7 +21,6 @@ def request(number: int, at_s: float, **changed: Any) -> dict[str, Any]:
         "request_id": f"r{number}",
         "input_toks": 100,
         "output_toks": 10,
-        "arrival_time": 1.7e9 - at_s,  # another clock, which must not be read
         "queued_ts": 50.0 + at_s,
         "scheduled_ts": 50.1 + at_s,
         "first_token_ts": 50.5 + at_s,

@@ -18,17 +18,16 @@ from tests.calibrate.recordings import META, request, requests_of, run_folder
 KNOWN = IterationCosts(9.0, 0.05, 0.06, 1e-4, 5e-7)
 COUNT = 60
 
-# What holds of the recorded runs, fitted to their first 100 of 300 requests (docs/calibration.md).
+# What holds of recorded runs, fitted to their first 100 of 300 requests (docs/calibration.md).
 WITHIN = {
     "ttft_ms": {"mean": 0.03, "p50": 0.05, "p95": 0.05},
     "tpot_ms": {"mean": 0.03, "p50": 0.03, "p95": 0.03},
     "e2e_ms": {"mean": 0.03, "p50": 0.03, "p95": 0.03},
 }
-# With the cache full, the median request is the last one before a gap in the recorded times.
-WITHIN_WHEN_FULL = {**WITHIN, "e2e_ms": {"mean": 0.03, "p50": 0.045, "p95": 0.03}}
+RECORDED = ("rtxpro6000-llama31-8b", "rtx4090-llama31-8b")
 
 
-def synthetic(folder, cores: int = 1):
+def synthetic(folder, cores: int = 1, **arguments):
     """A run of the simulator with known costs, as if it had been recorded."""
     draws = np.random.default_rng(5)
     prompt = draws.integers(20, 900, COUNT).tolist()
@@ -36,10 +35,10 @@ def synthetic(folder, cores: int = 1):
         request(i, 0.05 * i, input_toks=prompt[i], output_toks=output, last_token_ts=99.0)
         for i, output in enumerate(draws.integers(2, 120, COUNT).tolist())
     ]
-    kwargs = {**META["engine_kwargs"], "data_parallel_size": cores}
+    kwargs = {**META["engine_kwargs"], "data_parallel_size": cores, **arguments}
     meta = {**META, "engine_kwargs": kwargs}
     plan = read_recording(run_folder(folder, rows, meta))
-    times = twin_of(plan, 0.0, async_scheduling=False).run(KNOWN)
+    times = twin_of(plan, 0.0, plan.setup.async_scheduling).run(KNOWN)
     return run_folder(folder, requests_of(prompt, times), meta)
 
 
@@ -47,23 +46,58 @@ def errors(figures) -> list[float]:
     return [abs(figure.error) for sides in figures.values() for figure in sides.values()]
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_a_run_of_the_simulator_is_found_again(tmp_path, cores):
-    result = calibrate(read_recording(synthetic(tmp_path, cores)), COUNT // 2)
-    assert max(errors(result.overall) + errors(result.held_out)) < 0.01
-    assert not result.file.engine.async_scheduling
-
-
 @pytest.mark.parametrize(
-    ("folder", "within"),
-    [("rtxpro6000-llama31-8b", WITHIN), ("rtx4090-llama31-8b", WITHIN_WHEN_FULL)],
+    ("cores", "arguments"),
+    [
+        (1, {}),
+        (1, {"async_scheduling": False}),
+        (2, {"async_scheduling": False}),
+    ],
 )
-def test_a_recorded_engine_is_met_from_a_third_of_its_requests(shared, folder, within):
-    path = shared(f"realruns/{folder}/requests.jsonl").parent
-    overall = calibrate(read_recording(path), 100).overall
-    for quantity, figures in within.items():
+def test_a_run_of_the_simulator_is_found_again(tmp_path, cores, arguments):
+    result = calibrate(read_recording(synthetic(tmp_path, cores, **arguments)), COUNT // 2)
+    assert max(errors(result.overall) + errors(result.held_out)) < 0.03
+    assert result.file.engine.async_scheduling is arguments.get("async_scheduling", True)
+
+
+def test_a_run_on_cores_that_step_together_is_found_again(tmp_path):
+    recording = read_recording(synthetic(tmp_path, 2, enable_expert_parallel=True))
+    result = calibrate(recording, 3 * COUNT // 4)
+    assert max(errors(result.overall) + errors(result.held_out)) < 0.03
+
+
+def test_scheduling_that_is_not_known_is_found(tmp_path):
+    folder = synthetic(tmp_path, async_scheduling=True)
+    meta = json.loads((folder / "meta.json").read_text())
+    del meta["vllm_version"], meta["engine_kwargs"]["async_scheduling"]
+    (folder / "meta.json").write_text(json.dumps(meta))
+    assert calibrate(read_recording(folder), 20).file.engine.async_scheduling
+
+
+@pytest.fixture(scope="module", params=RECORDED)
+def fitted(request, shared):
+    """A recorded run of a real engine, fitted to its first 100 requests."""
+    path = shared(f"realruns/{request.param}/requests.jsonl").parent
+    return calibrate(read_recording(path), 100)
+
+
+def test_a_recorded_engine_is_met_from_a_third_of_its_requests(fitted):
+    for quantity, figures in WITHIN.items():
         for name, most in figures.items():
-            assert abs(overall[quantity][name].error) <= most, (quantity, name)
+            assert abs(fitted.overall[quantity][name].error) <= most, (quantity, name)
+
+
+def test_running_and_waiting_stay_with_the_recorded_gauges_in_overload(fitted):
+    """Both runs fill the engine; parts are of the most that was in it at once."""
+    assert fitted.over_time.waiting.recorded.max() > 90
+    for course in (fitted.over_time.running, fitted.over_time.waiting):
+        assert course.mean_difference <= 0.02
+        assert course.worst_difference <= 0.08
+
+
+def test_the_engine_of_a_recorded_run_schedules_as_it_was_set(fitted):
+    assert fitted.file.engine.async_scheduling
+    assert fitted.recording.arrivals == "arrival_time"
 
 
 def test_times_beyond_the_fitted_part_do_not_change_the_costs(tmp_path):

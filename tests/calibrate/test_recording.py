@@ -12,7 +12,7 @@ SIX = [request(i, i) for i in range(6)]
 HEADER = "t,prompt_throughput,gen_throughput,running,waiting,kv_cache_pct\n"
 
 
-def test_times_are_of_the_engines_clock_from_the_first_to_come(tmp_path):
+def test_times_are_counted_from_the_first_to_come(tmp_path):
     late_first = [request(0, 3.0), request(1, 1.0, input_toks=7)]
     recording = read_recording(run_folder(tmp_path, late_first))
     assert recording.prompt_tokens.tolist() == [7, 100]
@@ -21,6 +21,64 @@ def test_times_are_of_the_engines_clock_from_the_first_to_come(tmp_path):
     assert recording.times.e2e_ms.tolist() == pytest.approx([1000.0, 1000.0])
     assert recording.times.tpot_ms.tolist() == pytest.approx([500 / 9, 500 / 9])
     assert recording.gauges is None
+
+
+def test_a_request_came_when_its_client_says_on_the_engines_clock(tmp_path):
+    # Of the delays from the client's clock to being queued, the first one is the least: no wait.
+    came = [request(0, 0.0, arrival_time=7.0), request(1, 1.0, arrival_time=7.75)]
+    recording = read_recording(run_folder(tmp_path, came))
+    assert recording.arrivals == "arrival_time"
+    assert recording.times.arrival_ms.tolist() == pytest.approx([0.0, 750.0])
+    assert recording.times.ttft_ms.tolist() == pytest.approx([500.0, 750.0])
+
+
+@pytest.mark.parametrize("second", [7.5, None])
+def test_a_client_whose_clock_does_not_fit_is_not_believed(tmp_path, second):
+    # Queued 0.5 s after it came, when no prefill took more than 0.4 s; or not stated at all.
+    came = [request(0, 0.0, arrival_time=7.0), request(1, 1.0, arrival_time=second)]
+    recording = read_recording(run_folder(tmp_path, came))
+    assert recording.arrivals == "queued_ts"
+    assert recording.times.arrival_ms.tolist() == pytest.approx([0.0, 1000.0])
+
+
+def test_the_first_requests_are_those_that_came_first(tmp_path):
+    recording = read_recording(run_folder(tmp_path, SIX)).first(2)
+    assert (len(recording), recording.times.arrival_ms.tolist()) == (2, [0.0, 1000.0])
+
+
+@pytest.mark.parametrize(
+    ("version", "told", "resolved", "expected"),
+    [
+        ("0.19.0", None, None, True),
+        ("0.14.0", None, None, True),
+        ("0.13.9", None, None, None),
+        (None, None, None, None),
+        ("0.19.0", False, None, False),
+        ("0.19.0", True, False, False),
+    ],
+)
+def test_scheduling_is_as_resolved_or_told_or_by_default(
+    tmp_path, version, told, resolved, expected
+):
+    meta = {
+        "vllm_version": version,
+        "engine_kwargs": {**META["engine_kwargs"], "async_scheduling": told},
+        "resolved_config": {"scheduler_config": {"async_scheduling": resolved}},
+    }
+    assert read_recording(run_folder(tmp_path, SIX, meta)).setup.async_scheduling is expected
+
+
+@pytest.mark.parametrize(
+    ("cores", "experts", "is_moe", "expected"),
+    [(2, True, None, True), (2, None, True, True), (2, False, None, False), (1, True, True, False)],
+)
+def test_cores_step_together_where_they_share_experts(tmp_path, cores, experts, is_moe, expected):
+    told = {"data_parallel_size": cores, "enable_expert_parallel": experts}
+    meta = {
+        "engine_kwargs": {**META["engine_kwargs"], **told},
+        "resolved_config": {"parallel_config": {"is_moe_model": is_moe}},
+    }
+    assert read_recording(run_folder(tmp_path, SIX, meta)).setup.lockstep is expected
 
 
 def test_one_kv_block_is_the_engines_own(tmp_path):

@@ -7,6 +7,7 @@ import io
 import pytest
 
 from pointsman.cli import progress
+from pointsman.core.compiled import cache_folder
 
 
 class Terminal(io.StringIO):
@@ -47,3 +48,22 @@ def test_a_large_file_is_shown_being_read(tmp_path, size_bytes, shown):
         if on_bytes is not None:
             on_bytes(size_bytes)
     assert ("reading t.jsonl" in stream.getvalue()) is shown
+
+
+def test_a_first_run_on_a_terminal_says_that_it_compiles(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    terminal, pipe = Terminal(), io.StringIO()
+    progress.announce_compilation(terminal)
+    progress.announce_compilation(pipe)
+    assert "once for this version" in terminal.getvalue()
+    assert pipe.getvalue() == ""
+
+
+def test_once_it_is_compiled_nothing_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    found = cache_folder() / "sim_x" / "batching_loop._loop.run-1.py311.nbi"
+    found.parent.mkdir(parents=True)
+    found.touch()
+    terminal = Terminal()
+    progress.announce_compilation(terminal)
+    assert terminal.getvalue() == ""

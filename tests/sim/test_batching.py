@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman import POLICIES
-from pointsman.policies.policy import REQUEST, ROWS
-from pointsman.sim.batching_loop import batching_loop
+from pointsman.policies.policy import REQUEST, ROWS, Policy, policy
+from pointsman.sim.batching_loop import DONE, batching_loop
 from pointsman.sim.batching_state import ENGINE, FINISHED, NONE, QUESTION, Fleet, idle_fleet
 from pointsman.sim.knowledge import Signals
 from pointsman.sim.kv_cache import check_invariants
 from pointsman.sim.traffic import idle_traffic
 from tests import batching_oracle
 from tests.batching_cases import CASES
+from tests.priority_cases import PRIORITIES
 
 RELATIVE = 1e-9
 
@@ -37,27 +38,47 @@ def fleet_of(
         questions[i]["prompt_tokens"] = arrival.prompt
         questions[i]["output_tokens"] = arrival.output
         questions[i]["session"] = NONE
+        questions[i]["priority"] = arrival.priority
         blocks += arrival.chain
     engines = np.zeros(replicas, dtype=ENGINE)
     for name, value in zip(ENGINE.names[:5], engine.costs, strict=True):
         engines[name] = value
     for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "reserve_full"):
         engines[name] = getattr(engine, name)
+    engines["see_late"] = engine.async_scheduling
     capacities = np.full(replicas, engine.capacity_blocks, dtype=np.int32)
-    engines["max_model_len"] = 1 << 20
+    for name in ("max_model_len", "by_priority"):
+        engines[name] = getattr(engine, name)
     questions["decode_row"] = NONE
     fleet = idle_fleet(questions, np.array(blocks, dtype=np.int32), engines, capacities, Signals())
-    fleet.in_flight.replica_of[:, 0] = np.arange(replicas)
+    fleet.in_flight.replica_of[:, 0] = fleet.in_flight.replica_of[:, 2] = np.arange(replicas)
     return fleet
 
 
+@policy(
+    rule="In turn; after so many requests nobody, which ends the loop there.",
+    source="these tests",
+    reasons=("turn",),
+    parameters={"requests": 0.0},
+    reads=("prefix", "engine"),
+)
+def takes_turns_until(request, view, parameters):
+    if request.sequence >= parameters[0]:
+        return -1, 0
+    return request.sequence % view.shape[1], 0
+
+
 def run(fleet: Fleet, name: str = "round_robin") -> Fleet:
-    rule = POLICIES[name]
+    assert go_on(fleet, POLICIES[name]) == DONE
+    return fleet
+
+
+def go_on(fleet: Fleet, rule: Policy) -> int:
     count, n = fleet.engines.shape[0], fleet.questions.shape[0]
     traffic = idle_traffic(n, count)
     for signal in ("queue", "prefix", "engine", "session", "steps"):
         traffic.rules[signal] = 1
-    wrong = batching_loop(rule.reads)(
+    return batching_loop(rule.reads)(
         rule.choose,
         rule.parameter_values,
         fleet,
@@ -69,8 +90,6 @@ def run(fleet: Fleet, name: str = "round_robin") -> Fleet:
         len(rule.reasons),
         0,
     )
-    assert wrong == NONE
-    return fleet
 
 
 def rows(fleet: Fleet) -> list[tuple]:
@@ -113,8 +132,11 @@ def assert_equal(ours: list[tuple], theirs: list[tuple]) -> None:
             assert time == (wanted if wanted is None else pytest.approx(wanted, rel=RELATIVE))
 
 
+ALL = [*CASES, *PRIORITIES]
+
+
 @pytest.mark.parametrize(
-    ("engine", "arrivals", "expected"), [c[1:] for c in CASES], ids=[case[0] for case in CASES]
+    ("engine", "arrivals", "expected"), [c[1:] for c in ALL], ids=[case[0] for case in ALL]
 )
 def test_the_hand_worked_cases(engine, arrivals, expected):
     fleet = run(fleet_of(engine, list(arrivals)))
@@ -129,9 +151,12 @@ engines = st.builds(
     capacity_blocks=st.integers(3, 24),
     block_size=st.sampled_from((1, 2, 4, 8)),
     reserve_full=st.booleans(),
+    async_scheduling=st.booleans(),
     costs=st.tuples(
         st.floats(0.5, 9.0), st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.1), st.floats(0, 0.01)
     ),
+    by_priority=st.booleans(),
+    max_model_len=st.just(1 << 20) | st.integers(10, 60),
 )
 
 
@@ -148,6 +173,7 @@ def arrival_lists(draw) -> list[batching_oracle.Arrival]:
                 prompt=draw(st.integers(1, 30)),
                 output=draw(st.integers(1, 25)),
                 chain=tuple(family * 100 + place for place in range(length)),
+                priority=draw(st.integers(-1, 1)),
             )
         )
     return arrivals
@@ -173,6 +199,34 @@ def test_every_request_ends_and_nothing_is_left_behind(engine, arrivals, name, r
     for account in ("requests", "pending_ms", "pending_tokens", "context_tokens", "decoding"):
         assert (fleet.in_flight.accounts[account] == 0).all()
     assert (fleet.knowledge.expected == 0).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(engines, arrival_lists(), st.integers(1, 3), st.data())
+def test_at_every_arrival_free_used_and_cached_blocks_are_all_there_are(
+    engine, arrivals, replicas, data
+):
+    fleet = fleet_of(engine, arrivals, replicas)
+    go_on(fleet, takes_turns_until.bind(requests=data.draw(st.integers(0, len(arrivals)))))
+    check_invariants(fleet)
+    for r, replica in enumerate(fleet.replicas):
+        slots, capacity = fleet.slots[r], replica["capacity"]
+        in_use = {slot for row in held_slots(fleet, r) for slot in row}
+        assert len(in_use) + replica["free"] == capacity
+        assert sum(map(len, held_slots(fleet, r))) == slots["references"].sum()
+        assert (fleet.slot_of[r] != NONE).sum() == (slots["block"] != NONE).sum()
+        assert replica["running"] <= engine.max_num_seqs
+
+
+def held_slots(fleet: Fleet, r: int) -> list[list[int]]:
+    """What each running request holds; nobody holds one twice."""
+    found = []
+    for i in fleet.order[r, : fleet.replicas[r]["running"]]:
+        row = r * fleet.order.shape[1] + fleet.progress[i]["seat"]
+        slots = fleet.held[row, : fleet.progress[i]["held_blocks"]].tolist()
+        assert len(set(slots)) == len(slots)
+        found.append(slots)
+    return found
 
 
 def test_a_long_answer_is_one_event_not_hundreds():

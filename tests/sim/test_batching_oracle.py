@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests import batching_oracle
 from tests.batching_cases import CASES, Case
 from tests.batching_oracle import Arrival, Engine, Result, run
+from tests.priority_cases import PRIORITIES
 
 # Few distinct times, tokens and ids, so that ties, shared prefixes and evictions are common.
 COARSE_COST = st.integers(0, 8).map(lambda eighth: eighth / 8)
@@ -17,7 +18,10 @@ CHAINS = st.integers(0, 2).flatmap(
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=[name for name, *_ in CASES])
+ALL = [*CASES, *PRIORITIES]
+
+
+@pytest.mark.parametrize("case", ALL, ids=[name for name, *_ in ALL])
 def test_hand_worked(case: Case):
     _, engine, arrivals, expected = case
     assert run(engine, arrivals) == expected

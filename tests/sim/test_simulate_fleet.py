@@ -8,6 +8,8 @@ import pytest
 from pointsman import POLICIES, InputError, workload_of_columns
 from pointsman.costs.iteration import IterationCosts
 from pointsman.sim.batching import BatchingFleet, Engine, simulate_fleet
+from pointsman.sim.outcome import gaps_of
+from pointsman.sim.timeline import even_samples
 
 COSTS = IterationCosts(
     per_iteration_ms=8.0, per_prefill_token_ms=0.5, per_decode_ms=1.0, per_kv_token_ms=0.0
@@ -134,3 +136,50 @@ def test_overload_costs_no_more_events_a_request_than_it_has_tokens(load):
     run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet.of(ENGINE, 1))
     assert run.finished.all()
     assert int(run.replicas["events"].sum()) < 22 * n
+
+
+def test_no_time_limit_drops_a_request_however_long_it_waits():
+    """One at a time, some 9 s each: the last of 200 waits half an hour."""
+    one_seat = Engine(COSTS, kv_blocks=100, max_num_seqs=1)
+    n = 200
+    workload = workload_of_columns(
+        np.zeros(n), prompt_tokens=np.full(n, 16), output_tokens=np.full(n, 1000)
+    )
+    run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet.of(one_seat, 1))
+    assert run.finished.all()
+    # 8 + 8 for the prompt, 999 decodes of 9
+    assert run.first_token_ms[-1] == pytest.approx(199 * (16.0 + 999 * 9.0) + 16.0)
+
+
+def test_only_replicas_that_can_hold_a_request_are_its_candidates():
+    """Replica 0 holds 160 tokens, and never gets one of 200, whoever's turn it is."""
+    small = Engine(COSTS, kv_blocks=10)
+    workload = workload_of_columns(
+        [0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
+        prompt_tokens=[200, 200, 20, 200, 20, 20],
+        output_tokens=[2] * 6,
+    )
+    run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet((small, ENGINE)))
+    assert run.replica.tolist() == [1, 1, 0, 1, 0, 1]
+    assert run.finished.all()
+
+
+def test_prompt_and_output_are_at_most_max_model_len():
+    engine = Engine(COSTS, kv_blocks=100, max_model_len=64)
+    workload = workload_of_columns([0.0, 0.0], prompt_tokens=[60, 60], output_tokens=[4, 5])
+    run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet.of(engine, 1))
+    assert run.finished.tolist() == [True, False]
+
+
+def test_gaps_and_samples_over_time_are_those_of_a_request_worked_out_by_hand():
+    """32 ms of prefill, then every 900 ms a token: 932, 1832, 2732."""
+    slow = Engine(IterationCosts(8.0, 0.5, 892.0, 0.0), kv_blocks=8)
+    workload = workload_of_columns([0.0], prompt_tokens=[48], output_tokens=[4])
+    run = simulate_fleet(workload, POLICIES["round_robin"], BatchingFleet.of(slow, 1))
+    histogram = gaps_of(run)
+    assert int(histogram.counts.sum()) == 3
+    assert histogram.total_ms == pytest.approx(2700.0)
+    step_ms, samples = even_samples(run.state)
+    assert step_ms == 1000.0
+    # At 0 nothing had come; then 49 and 50 tokens, four blocks of eight.
+    assert samples[0].tolist() == [[0.0, 0.0, 0.0], [1.0, 0.0, 0.5], [1.0, 0.0, 0.5]]

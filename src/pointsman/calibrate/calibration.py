@@ -8,8 +8,10 @@ import numpy as np
 
 from pointsman.calibrate.agreement import Agreement, agreement
 from pointsman.calibrate.fit import Fit, fit_costs, residuals
+from pointsman.calibrate.over_time import OverTime, over_time
 from pointsman.calibrate.recording import Recording
 from pointsman.calibrate.sharing import Sharing, estimate_sharing
+from pointsman.calibrate.simulated import twin_of
 from pointsman.core.errors import wrong_value
 from pointsman.costs.calibrated import (
     SCHEMA,
@@ -29,13 +31,15 @@ class Calibration:
     """The costs of a recording, and how the simulated run agrees with it.
 
     ``overall`` is over all requests, ``held_out`` over those not fitted, None where all were.
-    ``sharing`` is None where the recording does not tell; nothing is shared then.
+    ``sharing`` is None where the recording does not tell; nothing is shared then. ``over_time`` is
+    None where there are no gauges to compare with.
     """
 
     recording: Recording
     fitted: int
     file: CostFile
     sharing: Sharing | None
+    over_time: OverTime | None
     overall: Agreement
     held_out: Agreement | None
 
@@ -50,7 +54,7 @@ def calibrate(recording: Recording, fit_first: int | None = None) -> Calibration
     sharing = estimate_sharing(recording, fitted)
     shared_blocks = 0.0 if sharing is None else sharing.blocks
     fit = fit_costs(recording, fitted, shared_blocks)
-    simulated = fit.twin.run(fit.costs)
+    simulated = twin_of(recording, shared_blocks, fit.async_scheduling).run(fit.costs)
     rest = slice(fitted, len(recording))
     left = residuals(
         recording.times.rows(slice(fitted)),
@@ -61,6 +65,7 @@ def calibrate(recording: Recording, fit_first: int | None = None) -> Calibration
         fitted=fitted,
         file=_cost_file(recording, fitted, shared_blocks, fit, left),
         sharing=sharing,
+        over_time=over_time(recording, simulated),
         overall=agreement(recording.times, simulated),
         held_out=agreement(recording.times.rows(rest), simulated.rows(rest))
         if fitted < len(recording)
@@ -100,7 +105,7 @@ def _cost_file(
             max_num_batched_tokens=setup.max_num_batched_tokens,
             kv_blocks=setup.kv_blocks,
             block_size=setup.block_size,
-            async_scheduling=fit.twin.async_scheduling,
+            async_scheduling=fit.async_scheduling,
         ),
         fitted_requests=fitted,
         valid_up_to=_range(recording, fitted),

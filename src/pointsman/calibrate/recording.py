@@ -1,13 +1,15 @@
 """A recorded run of one vLLM engine: what was asked of it, when it answered, how it was set.
 
 A run folder holds ``meta.json``, ``requests.jsonl`` and, when there is one, ``timeseries.csv``
-(docs/calibration.md). Arrivals are ``queued_ts``: the engine's clock, as all other times of a
-request; the client's ``arrival_time`` is another clock and is not used.
+(docs/calibration.md). An engine takes requests in between its iterations (``run_busy_loop`` of
+``vllm/v1/engine/core.py``), and stamps ``queued_ts`` then, up to an iteration after one came. When
+it came is ``arrival_time``, of the client's clock. What comes just before an iteration ends does
+not wait, so that the clocks differ by the least of ``queued_ts - arrival_time``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +27,8 @@ REQUESTS_FILE = "requests.jsonl"
 META_FILE = "meta.json"
 GAUGES_FILE = "timeseries.csv"
 
+CLIENT, QUEUED = "arrival_time", "queued_ts"
+
 _TIMES = ("queued_ts", "scheduled_ts", "first_token_ts", "last_token_ts")
 
 
@@ -37,12 +41,13 @@ class _Line(msgspec.Struct, frozen=True, gc=False):
     scheduled_ts: float
     first_token_ts: float
     last_token_ts: float
+    arrival_time: float | None = None
     request_id: str | int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """When each request came to the engine and what became of it, in ms from the first arrival."""
+    """When each request came and what became of it, in ms from the first arrival."""
 
     arrival_ms: Floats
     scheduled_ms: Floats
@@ -91,9 +96,15 @@ class Recording:
     prompt_tokens: Ints
     times: Times
     gauges: Gauges | None
+    arrivals: str  # which times of requests.jsonl are taken as arrivals
 
     def __len__(self) -> int:
         return int(self.prompt_tokens.shape[0])
+
+    def first(self, count: int) -> Recording:
+        """The run with its first so many requests alone."""
+        rows = slice(count)
+        return replace(self, prompt_tokens=self.prompt_tokens[rows], times=self.times.rows(rows))
 
     @property
     def output_tokens(self) -> Ints:
@@ -119,19 +130,38 @@ def read_recording(folder: Path) -> Recording:
 def _recording(
     folder: Path, setup: EngineSetup, lines: list[_Line], gauges: Gauges | None
 ) -> Recording:
-    lines = sorted(lines, key=lambda line: line.queued_ts)
-    start = lines[0].queued_ts
-    arrival_ms, scheduled_ms, first_token_ms, finish_ms = (
-        np.array([getattr(line, name) - start for line in lines]) * 1e3 for name in _TIMES
+    columns = {name: np.array([getattr(line, name) for line in lines]) for name in _TIMES}
+    came, arrivals = _arrivals(lines, columns)
+    order = np.argsort(came, kind="stable")
+    scheduled_ms, first_token_ms, finish_ms, arrival_ms = (
+        (column[order] - came.min()) * 1e3 for column in (*list(columns.values())[1:], came)
     )
-    output_tokens = np.array([line.output_toks for line in lines], dtype=np.int32)
+    output_tokens = np.array([line.output_toks for line in lines], dtype=np.int32)[order]
     return Recording(
         folder=folder,
         setup=setup,
-        prompt_tokens=np.array([line.input_toks for line in lines], dtype=np.int32),
+        prompt_tokens=np.array([line.input_toks for line in lines], dtype=np.int32)[order],
         times=Times(arrival_ms, scheduled_ms, first_token_ms, finish_ms, output_tokens),
         gauges=gauges,
+        arrivals=arrivals,
     )
+
+
+def _arrivals(lines: list[_Line], columns: dict[str, Floats]) -> tuple[Floats, str]:
+    """When each request came, in s of the engine's clock, and which times of the lines say so.
+
+    The client's times are not believed where one lacks, or where a request would have waited to be
+    queued for longer than the longest prefill, for that takes at least one iteration.
+    """
+    queued = columns["queued_ts"]
+    if any(line.arrival_time is None for line in lines):
+        return queued, QUEUED
+    came = np.array([line.arrival_time for line in lines], dtype=np.float64)
+    delay = queued - came
+    delay -= delay.min()
+    if not delay.max() <= np.max(columns["first_token_ts"] - columns["scheduled_ts"]):
+        return queued, QUEUED
+    return queued - delay, CLIENT
 
 
 def _read_lines(path: Path) -> list[_Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +14,7 @@ from pointsman.core.files import read_file
 
 T = TypeVar("T")
 DEFAULT_BLOCK_SIZE = 16
+_ASYNC_SINCE = (0, 14)  # asynchronous scheduling is the default (release notes of vLLM 0.14.0)
 
 
 class _EngineArguments(msgspec.Struct, frozen=True):
@@ -20,6 +22,8 @@ class _EngineArguments(msgspec.Struct, frozen=True):
     max_num_batched_tokens: int | None = None
     tensor_parallel_size: int | None = None
     data_parallel_size: int | None = None
+    enable_expert_parallel: bool | None = None
+    async_scheduling: bool | None = None
 
 
 class _KvCache(msgspec.Struct, frozen=True):
@@ -32,10 +36,16 @@ class _Scheduler(msgspec.Struct, frozen=True):
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     scheduler_reserve_full_isl: bool | None = None
+    async_scheduling: bool | None = None
+
+
+class _Parallel(msgspec.Struct, frozen=True):
+    is_moe_model: bool | None = None
 
 
 class _Resolved(msgspec.Struct, frozen=True):
     scheduler_config: _Scheduler = _Scheduler()
+    parallel_config: _Parallel = _Parallel()
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -50,7 +60,8 @@ class _Meta(msgspec.Struct, frozen=True):
 class EngineSetup:
     """One engine as it was recorded; ``engine_cores`` batch each for itself (data parallelism).
 
-    ``kv_blocks`` are those that requests can have, of each core; None where that is not recorded.
+    ``kv_blocks`` are those that requests can have, of each core; None where that is not recorded,
+    as for ``async_scheduling``. ``lockstep``: the cores start their iterations together.
     """
 
     max_num_seqs: int
@@ -61,6 +72,8 @@ class EngineSetup:
     tensor_parallel: int = 1
     prefix_caching: bool = True
     reserve_full: bool = True
+    async_scheduling: bool | None = None
+    lockstep: bool = False
     model: str | None = None
     version: str | None = None
 
@@ -77,18 +90,38 @@ def read_setup(path: Path) -> EngineSetup:
         raise InputError(f"{path}: {error}; expected how the engine was set") from None
     arguments, cache = meta.engine_kwargs, meta.kv_cache or _KvCache()
     resolved = (meta.resolved_config or _Resolved()).scheduler_config
+    cores = _degree(path, "data_parallel_size", arguments)
     return EngineSetup(
         max_num_seqs=_limit(path, "max_num_seqs", arguments, resolved),
         max_num_batched_tokens=_limit(path, "max_num_batched_tokens", arguments, resolved),
         kv_blocks=_usable_blocks(path, cache.num_gpu_blocks),
         block_size=_at_least(path, "block_size", _given(cache.block_size, DEFAULT_BLOCK_SIZE), 1),
-        engine_cores=_degree(path, "data_parallel_size", arguments),
+        engine_cores=cores,
         tensor_parallel=_degree(path, "tensor_parallel_size", arguments),
         prefix_caching=_given(cache.enable_prefix_caching, True),
         reserve_full=_given(resolved.scheduler_reserve_full_isl, True),
+        async_scheduling=_asynchronous(meta),
+        lockstep=cores > 1 and _mixes_experts(meta),
         model=meta.model,
         version=meta.vllm_version,
     )
+
+
+def _asynchronous(meta: _Meta) -> bool | None:
+    """What the engine resolved, what it was told, else the default: on from vLLM 0.14 on."""
+    resolved = (meta.resolved_config or _Resolved()).scheduler_config.async_scheduling
+    told = meta.engine_kwargs.async_scheduling
+    if resolved is not None or told is not None:
+        return told if resolved is None else resolved
+    version = re.match(r"(\d+)\.(\d+)", meta.vllm_version or "")
+    if version is None:
+        return None
+    return (int(version[1]), int(version[2])) >= _ASYNC_SINCE or None
+
+
+def _mixes_experts(meta: _Meta) -> bool:
+    resolved = (meta.resolved_config or _Resolved()).parallel_config.is_moe_model
+    return bool(meta.engine_kwargs.enable_expert_parallel or resolved)
 
 
 def _given(value: T | None, default: T) -> T:

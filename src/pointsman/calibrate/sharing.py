@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman.calibrate.gauge_clock import clock_offset_ms
 from pointsman.calibrate.gauges import Gauges
 from pointsman.calibrate.recording import Recording, Times
 from pointsman.workload.workload import Floats, Longs
@@ -21,8 +22,6 @@ MOST_SHARED_BLOCKS = 8.0
 
 _LEAST_SAMPLES = 5
 _MOST_UNCOUNTED = 0.02  # of all tokens: beyond it the gauges' throughput is no count
-_MOST_APART = (1.0, 0.02)  # requests in the engine, and a part of them, by the gauges and by us
-_MOST_OFFSET_MS, _OFFSET_STEP_MS = 3000.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def estimate_sharing(recording: Recording, fit_first: int) -> Sharing | None:
     if not setup.prefix_caching:
         return Sharing(0.0, 0)
     times = recording.times.rows(slice(fit_first))
-    offset_ms = _clock_offset_ms(recording, times, gauges)
+    offset_ms = clock_offset_ms(recording, times, gauges)
     if offset_ms is None or not _counts_all_tokens(recording, gauges):
         return None
     samples = list(_samples(times, gauges, offset_ms, setup.kv_blocks))
@@ -79,28 +78,6 @@ def _counts_all_tokens(recording: Recording, gauges: Gauges) -> bool:
     tokens = float(np.sum(recording.output_tokens, dtype=np.float64))
     counted = float(np.max(gauges.generated_tokens, initial=0.0))
     return abs(counted - tokens) <= _MOST_UNCOUNTED * tokens
-
-
-def _clock_offset_ms(recording: Recording, times: Times, gauges: Gauges) -> float | None:
-    """What to add to the gauges' clock: the middle of the offsets, up to 3 s, with which the
-    requests in the engine agree best with those that run or wait by the gauges; None where even
-    the best one does not agree."""
-    end_ms = times.scheduled_ms.max()
-    offsets = np.arange(-_MOST_OFFSET_MS, _MOST_OFFSET_MS + 1.0, _OFFSET_STEP_MS)
-    finishes = np.sort(times.finish_ms)
-
-    def disagreement(offset_ms: float) -> float:
-        at_ms = gauges.t_ms + offset_ms
-        came = np.searchsorted(recording.times.arrival_ms, at_ms, side="right")
-        inside = came - np.searchsorted(finishes, at_ms, side="right")
-        apart = np.abs(inside - gauges.running - gauges.waiting)
-        return float(np.mean(apart[at_ms <= end_ms])) if np.any(at_ms <= end_ms) else np.inf
-
-    each = np.array([disagreement(offset) for offset in offsets])
-    least, part = _MOST_APART
-    if not each.min() <= least + part * float(np.mean(gauges.running + gauges.waiting)):
-        return None
-    return float(np.mean(offsets[each == each.min()]))
 
 
 def _samples(times: Times, gauges: Gauges, offset_ms: float, capacity: int) -> Iterator[_Sample]:

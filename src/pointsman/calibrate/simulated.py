@@ -6,21 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pointsman.calibrate.lockstep import run_in_lockstep
 from pointsman.calibrate.recording import Recording, Times
+from pointsman.calibrate.setup import EngineSetup
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.catalogue import POLICIES
-from pointsman.sim.batching import BatchingFleet, Engine, simulate_fleet
-from pointsman.workload.workload import Workload, workload_of_columns
+from pointsman.sim.batching import BatchingFleet, Engine, fleet_state, simulate_fleet
+from pointsman.sim.knowledge import Signals
+from pointsman.workload.workload import Floats, Workload, workload_of_columns
 
-FRONT = "least_requests"
+FRONT, LOCKSTEP_FRONT = "least_requests", "vllm"
 
 
 @dataclass(frozen=True, slots=True)
 class Twin:
     """The requests of a recording and the engine that they are replayed on, all but its costs.
 
-    Several engine cores stand behind the front ``least_requests``, which is near to vLLM's own:
-    the core with the fewest requests that wait or run (``vllm/v1/engine/core_client.py``).
+    Several engine cores stand behind vLLM's own front where they step together (``lockstep``), and
+    behind ``least_requests`` where each runs for itself.
     """
 
     recording: Recording
@@ -29,25 +32,44 @@ class Twin:
 
     def run(self, costs: IterationCosts) -> Times:
         """What would have happened with these costs."""
-        setup, workload = self.recording.setup, self.workload
-        engine = Engine(
+        scheduled_ms, first_token_ms, finish_ms = self._run(costs)
+        return Times(
+            self.workload.arrival_ms,
+            np.ascontiguousarray(scheduled_ms),
+            np.ascontiguousarray(first_token_ms),
+            np.ascontiguousarray(finish_ms),
+            self.workload.output_tokens,
+        )
+
+    def _run(self, costs: IterationCosts) -> tuple[Floats, Floats, Floats]:
+        fleet = BatchingFleet.of(self._engine(costs), self.recording.setup.engine_cores)
+        if self.recording.setup.lockstep:
+            state = fleet_state(self.workload, fleet, Signals())
+            run_in_lockstep(state)
+            progress, first_token_ms = state.progress, state.flights["first_token_ms"]
+        else:
+            run = simulate_fleet(self.workload, POLICIES[FRONT], fleet)
+            progress, first_token_ms = run.progress, run.first_token_ms
+        return progress["scheduled_ms"], first_token_ms, progress["finish_ms"]
+
+    def _engine(self, costs: IterationCosts) -> Engine:
+        setup = self.recording.setup
+        return Engine(
             costs=costs,
             kv_blocks=setup.kv_blocks or _blocks_of_all(self.recording),
             block_size=setup.block_size,
-            max_num_seqs=min(setup.max_num_seqs, len(workload)),
+            max_num_seqs=min(setup.max_num_seqs, len(self.workload)),
             max_num_batched_tokens=setup.max_num_batched_tokens,
             reserve_full=setup.reserve_full,
             async_scheduling=self.async_scheduling,
         )
-        fleet = BatchingFleet.of(engine, setup.engine_cores)
-        run = simulate_fleet(workload, POLICIES[FRONT], fleet)
-        return Times(
-            workload.arrival_ms,
-            np.asarray(run.progress["scheduled_ms"]),
-            run.first_token_ms,
-            run.finish_ms,
-            workload.output_tokens,
-        )
+
+
+def front_of(setup: EngineSetup) -> str | None:
+    """What the engine cores stand behind; None of one core."""
+    if setup.engine_cores == 1:
+        return None
+    return LOCKSTEP_FRONT if setup.lockstep else FRONT
 
 
 def twin_of(recording: Recording, shared_blocks: float, async_scheduling: bool) -> Twin:

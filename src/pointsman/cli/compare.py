@@ -79,6 +79,7 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
     description = fleet_flags.described_fleet(arguments, objectives)
     trial = Trial(objectives=objectives, seed=arguments.seed, baseline=arguments.baseline)
     workload = options.read_trace(arguments)
+    progress.announce_compilation()
     with progress.steps(len(policies), len(workload)) as begin:
         comparison = compare_on_fleet(
             workload, policies, description, trial, lambda policy: begin(policy.label)

@@ -19,12 +19,24 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from types import ModuleType
 
-from pointsman.cli import calibrate, compare, decide, estimate, init, policies, replay, serve, trace
+from pointsman.cli import (
+    calibrate,
+    compare,
+    decide,
+    estimate,
+    init,
+    plan,
+    policies,
+    replay,
+    serve,
+    trace,
+)
 from pointsman.cli.parser import Parser
 from pointsman.core.errors import PointsmanError
 
 COMMANDS: tuple[ModuleType, ...] = (
     compare,
+    plan,
     estimate,
     decide,
     trace,

@@ -19,6 +19,9 @@ READ_BYTES = 20_000_000
 SIMULATED_REQUESTS = 500_000  # of all runs together
 GENERATED_REQUESTS = 20_000
 
+FLEET_LOOP = "batching_loop"
+COMPILING = "compiling the fleet simulator, once for this version of Pointsman: some 20 s"
+
 
 @contextmanager
 def reading(
@@ -53,6 +56,15 @@ def steps(
             begun += 1
 
         yield begin
+
+
+def announce_compilation(stream: TextIO | None = None) -> None:
+    """Say on a terminal that the fleet simulator is compiled now, if it is."""
+    from pointsman.core.compiled import is_compiled
+
+    stream = sys.stderr if stream is None else stream
+    if stream.isatty() and not is_compiled(FLEET_LOOP):
+        print(COMPILING, file=stream, flush=True)
 
 
 @contextmanager

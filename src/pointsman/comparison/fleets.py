@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pointsman.comparison.differences import Difference, Outcome, differences, outcome_of
+from pointsman.comparison.locality_audit import LocalityAudit, audit_fleet
 from pointsman.comparison.policies import check_each_once
 from pointsman.core.errors import unknown_name, wrong_value
 from pointsman.fleet.asked import asked_of_groups, most_of, range_warnings
@@ -55,6 +56,7 @@ class FleetResult:
     outcome: Outcome
     to_baseline: tuple[Difference, ...] = ()
     to_best: tuple[Difference, ...] = ()
+    audit: LocalityAudit | None = None  # of policies that choose locality within a bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ def _result(run: FleetRun, name: str, gpus: int, objectives: Objectives | None) 
         replicas=replicas,
         skews=pools,
         outcome=outcome_of(answers, objectives),
+        audit=audit_fleet(run),
     )
 
 

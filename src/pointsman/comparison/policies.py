@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pointsman.comparison.locality_audit import LocalityAudit, audit_single
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.metrics.service import (
     ReplicaLoad,
@@ -26,6 +27,7 @@ class PolicyResult:
     metrics: ServiceMetrics
     reasons: dict[str, int]
     replicas: list[ReplicaLoad]
+    audit: LocalityAudit | None = None  # of policies that choose locality within a bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ def _result(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int) -> 
         metrics=service_metrics(routed.served, fleet.replicas),
         reasons=reason_counts(routed.reason, policy.reasons),
         replicas=replica_loads(routed.served, fleet.replicas),
+        audit=audit_single(routed),
     )
 
 

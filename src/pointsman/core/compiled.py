@@ -56,6 +56,11 @@ def cache_folder() -> Path:
     return Path(home) / "pointsman" / source_digest()
 
 
+def is_compiled(module: str) -> bool:
+    """Whether a kernel of that module, the last part of its name, is in the cache."""
+    return any(cache_folder().rglob(f"{module}.*.nbi"))
+
+
 def reachable_functions(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """The function and all Python functions that its code may call by a global or closed-over name,
     compiled or not."""

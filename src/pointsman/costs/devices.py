@@ -40,6 +40,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 Devices = Mapping[str, Device]
 
+# Short names for the usual card of a family, where the family has a usual one.
+SHORT_NAMES = {"h100": "h100-sxm", "a100-80": "a100-80gb", "a100-40": "a100-40gb"}
+
 _FIELDS: Fields = {
     "memory_gib": POSITIVE,
     "bandwidth_gb_per_s": POSITIVE,
@@ -69,8 +72,12 @@ def read_devices(path: Path) -> dict[str, Device]:
 
 
 def device_named(name: str, devices: Devices | None = None) -> Device:
-    """A device of ``devices``, by default ours; InputError with the nearest name for an unknown."""
+    """A device of ``devices``, by default ours; a short name stands for the usual card.
+
+    Raises InputError with the nearest name for an unknown one.
+    """
     known = known_devices() if devices is None else devices
+    name = name if name in known else SHORT_NAMES.get(name, name)
     if name not in known:
         raise unknown_name("device", "name", name, known)
     return known[name]

@@ -109,3 +109,18 @@ def pending_wait_ms(known: InFlight, r: int, now_ms: float) -> float:
     flight = known.flights[oldest]
     done_ms = min(now_ms - max(account.last_first_ms, flight.sent_ms), flight.work_ms)
     return max(0.0, account.pending_ms - done_ms)  # type: ignore[no-any-return]
+
+
+@inner_inlined
+def wait_falls_ms(known: InFlight, r: int, limit_ms: float) -> float:
+    """When the expected wait will have fallen to the limit by itself; inf: not without a first
+    token from there."""
+    account = known.accounts[r]
+    oldest = account.oldest
+    if oldest == NONE:
+        return -np.inf
+    flight = known.flights[oldest]
+    excess_ms = account.pending_ms - limit_ms
+    if excess_ms > flight.work_ms:
+        return np.inf
+    return max(account.last_first_ms, flight.sent_ms) + excess_ms  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ from typing import Any
 from pointsman.core.errors import InputError, missing_field, unknown_name
 from pointsman.core.files import read_file
 from pointsman.costs.calibrated import read_calibrated
-from pointsman.costs.devices import Device, Devices, device_named
+from pointsman.costs.devices import SHORT_NAMES, Device, Devices, device_named
 from pointsman.costs.fields import (
     AMOUNT,
     COUNT,
@@ -37,7 +37,6 @@ from pointsman.sim.knowledge import Signals
 Table = dict[str, Any]
 
 # Short names for the usual card of a family, where the family has a usual one.
-SHORT_DEVICES = {"h100": "h100-sxm", "a100-80": "a100-80gb", "a100-40": "a100-40gb"}
 
 _TABLES = Wanted(
     "tables, each under its own [[...]]",
@@ -208,9 +207,9 @@ def _hardware(values: Table, known: Known, where: str) -> Instance | Recorded:
 def _device(name: str, devices: Devices, where: str) -> Device:
     if name in devices:
         return devices[name]
-    if name not in SHORT_DEVICES:
-        raise unknown_name(where, "device", name, [*devices, *SHORT_DEVICES])
-    return device_named(SHORT_DEVICES[name], devices)
+    if name not in SHORT_NAMES:
+        raise unknown_name(where, "device", name, [*devices, *SHORT_NAMES])
+    return device_named(SHORT_NAMES[name], devices)
 
 
 def _recorded(values: Table, known: Known, where: str) -> Recorded:

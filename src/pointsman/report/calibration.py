@@ -9,7 +9,8 @@ import msgspec
 
 from pointsman.calibrate.agreement import Agreement, Figure
 from pointsman.calibrate.calibration import Calibration
-from pointsman.calibrate.simulated import FRONT
+from pointsman.calibrate.over_time import OverTime
+from pointsman.calibrate.simulated import front_of
 from pointsman.core.percentiles import PERCENTILE_METHOD
 from pointsman.report.document import head, text_of
 from pointsman.report.table import (
@@ -47,8 +48,9 @@ def _document(result: Calibration) -> dict[str, Any]:
         "recording": str(recording.folder),
         "n": len(recording),
         "fitted": result.fitted,
-        "fitted_to": ["ttft_ms", "tpot_ms", "e2e_ms", "queue_wait_ms"],
-        "front": FRONT if recording.setup.engine_cores > 1 else None,
+        "fitted_to": ["ttft_ms", "tpot_ms", "e2e_ms"],
+        "arrivals": recording.arrivals,
+        "front": front_of(recording.setup),
         "engine": facts["engine"],
         "costs": facts["costs"],
         "shared_blocks": facts["shared_blocks"],
@@ -57,6 +59,7 @@ def _document(result: Calibration) -> dict[str, Any]:
         "residuals": facts["residuals"],
         "errors": _errors(result.overall),
         "errors_not_fitted": None if result.held_out is None else _errors(result.held_out),
+        "over_time": _over_time(result.over_time),
         "figures": _figures(result.overall),
         "figures_not_fitted": None if result.held_out is None else _figures(result.held_out),
     }
@@ -66,6 +69,15 @@ def _errors(sides: Agreement) -> dict[str, dict[str, float | None]]:
     return {
         quantity: {name: figure.error for name, figure in figures.items()}
         for quantity, figures in sides.items()
+    }
+
+
+def _over_time(sides: OverTime | None) -> dict[str, dict[str, float]] | None:
+    if sides is None:
+        return None
+    return {
+        name: {"mean_difference": side.mean_difference, "worst_difference": side.worst_difference}
+        for name, side in (("running", sides.running), ("waiting", sides.waiting))
     }
 
 
@@ -124,7 +136,7 @@ def _headline(result: Calibration) -> str:
         f" requests, {scheduling} asynchronous scheduling; {_sharing(result)}."
     )
     if setup.engine_cores > 1:
-        text += f" {setup.engine_cores} engine cores behind the front {FRONT}."
+        text += f" {setup.engine_cores} engine cores behind the front {front_of(setup)}."
     return wrapped(text)
 
 

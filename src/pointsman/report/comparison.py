@@ -8,6 +8,7 @@ from pointsman.comparison.advice import advise
 from pointsman.comparison.policies import Comparison
 from pointsman.costs.stages import PD_DISAGGREGATED, StageCosts
 from pointsman.report.document import comparison_document, text_of
+from pointsman.report.locality_audit import audit_sentence
 from pointsman.report.table import cell, csv_text, number, percent, text_table, wrapped
 from pointsman.sim.fifo import FifoFleet
 from pointsman.workload.reading import ReadOptions
@@ -89,7 +90,10 @@ def costs_line(fleet: FifoFleet) -> str:
 
 def _reasons(comparison: Comparison) -> list[str]:
     lines = [
-        wrapped(f"reasons of {result.policy.label}: {_counts(result.reasons)}")
+        wrapped(
+            f"reasons of {result.policy.label}: {_counts(result.reasons)}"
+            + ("" if result.audit is None else f". {audit_sentence(result.audit)}")
+        )
         for result in comparison.results
         if len(result.reasons) > 1
     ]

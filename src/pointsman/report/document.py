@@ -15,6 +15,7 @@ from pointsman.comparison.estimate import Estimate
 from pointsman.comparison.policies import Comparison, PolicyResult
 from pointsman.core.percentiles import PERCENTILE_METHOD
 from pointsman.policies.policy import Policy
+from pointsman.report.locality_audit import audit_document
 from pointsman.sim.fifo import FifoFleet
 from pointsman.workload.reading import ReadOptions
 from pointsman.workload.workload import Workload
@@ -128,5 +129,6 @@ def _result_document(result: PolicyResult) -> dict[str, Any]:
         **policy_document(result.policy),
         "metrics": asdict(result.metrics),
         "reasons": result.reasons,
+        "locality_audit": audit_document(result.audit),
         "replicas": [asdict(load) for load in result.replicas],
     }

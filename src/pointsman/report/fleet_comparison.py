@@ -15,6 +15,7 @@ from pointsman.metrics.goodput import Objectives
 from pointsman.metrics.latency import Spread
 from pointsman.report.document import text_of
 from pointsman.report.fleet_document import fleet_comparison_document
+from pointsman.report.locality_audit import audit_sentence
 from pointsman.report.table import csv_text, number, percent, text_table, wrapped
 from pointsman.sim.batching import Split
 from pointsman.sim.conditions import Conditions
@@ -249,6 +250,7 @@ def _reasons(comparison: FleetComparison) -> list[str]:
         wrapped(
             f"reasons of {result.name}: "
             + ", ".join(f"{reason} {number(count)}" for reason, count in result.reasons.items())
+            + ("" if result.audit is None else f". {audit_sentence(result.audit)}")
         )
         for result in comparison.results
         if len(result.reasons) > 1

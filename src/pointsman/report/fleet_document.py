@@ -14,6 +14,7 @@ from pointsman.core.percentiles import PERCENTILE_METHOD
 from pointsman.costs.roofline import Instance
 from pointsman.fleet.groups import Group
 from pointsman.report.document import head, policy_document, workload_document
+from pointsman.report.locality_audit import audit_document
 from pointsman.sim.batching_state import ENGINE_MODEL
 from pointsman.workload.reading import ReadOptions
 
@@ -95,6 +96,7 @@ def _result_document(result: FleetResult) -> dict[str, Any]:
         "to_baseline": [_difference_document(each) for each in result.to_baseline],
         "to_best": [_difference_document(each) for each in result.to_best],
         "reasons": result.reasons,
+        "locality_audit": audit_document(result.audit),
         "replicas": [asdict(replica) for replica in result.replicas],
     }
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman.core.checks import check_integer, check_number
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.policy import IN_FLIGHT, REQUEST, ROWS, Policy
@@ -30,6 +31,7 @@ from pointsman.sim.batching_state import (
 from pointsman.sim.blocks import cache_chains
 from pointsman.sim.choices import bad_choice, check_seed
 from pointsman.sim.conditions import EVENTS, NOTHING_SPECIAL, ORDERS, Conditions
+from pointsman.sim.knowledge import Signals
 from pointsman.sim.membership import JOINS, membership_change
 from pointsman.sim.traffic import CHANGE, HELD, Traffic, idle_traffic
 from pointsman.workload.workload import Floats, Ints, Workload
@@ -72,17 +74,10 @@ class Engine:
 
     def __post_init__(self) -> None:
         for name in ENGINE_LIMITS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise wrong_value("engine", name, value, "an integer >= 1")
+            check_integer("engine", name, getattr(self, name), 1)
         for name in IterationCosts.__struct_fields__:
-            value = getattr(self.costs, name)
-            if not 0.0 <= value < np.inf:
-                raise wrong_value("engine costs", name, value, "a finite number >= 0")
-        if self.costs.per_iteration_ms <= 0.0:
-            raise wrong_value(
-                "engine costs", "per_iteration_ms", self.costs.per_iteration_ms, "a number > 0"
-            )
+            check_number("engine costs", name, getattr(self.costs, name))
+        check_number("engine costs", "per_iteration_ms", self.costs.per_iteration_ms, above=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +97,10 @@ class Split:
     moves_all: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.prefill, bool) or not isinstance(self.prefill, int) or self.prefill < 1:
-            raise wrong_value("split", "prefill", self.prefill, "an integer >= 1")
-        for name, least in (("kv_bytes_per_token", 0.0), ("base_ms", 0.0)):
-            if not least <= getattr(self, name) < np.inf:
-                raise wrong_value("split", name, getattr(self, name), "a finite number >= 0")
-        if not 0.0 < self.bytes_per_ms < np.inf:
-            raise wrong_value("split", "bytes_per_ms", self.bytes_per_ms, "a finite number > 0")
+        check_integer("split", "prefill", self.prefill, 1)
+        for name in ("kv_bytes_per_token", "base_ms"):
+            check_number("split", name, getattr(self, name))
+        check_number("split", "bytes_per_ms", self.bytes_per_ms, above=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +227,16 @@ class FleetRun:
         """What it expected at the candidate with the shortest wait."""
         return np.ascontiguousarray(self.waits[:, 1])
 
+    @property
+    def saved_ms(self) -> Floats:
+        """How much less the prompt was expected to take there than at that one."""
+        return np.ascontiguousarray(self.waits[:, 2])
+
+    @property
+    def boundary_wait_ms(self) -> Floats:
+        """Until the iteration ended that was under way where a request was sent."""
+        return np.ascontiguousarray(self.waits[:, 3])
+
     @cached_property
     def cached_tokens(self) -> Ints:
         """Prompt tokens that were in the replica's cache when it was admitted."""
@@ -281,15 +283,10 @@ def simulate_fleet(
     or when the policy chooses no existing candidate.
     """
     check_seed(seed)
-    questions, blocks = _questions(workload, fleet)
-    capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
     columns = fleet.candidates
-    state = idle_fleet(
-        questions, blocks, _engines(fleet), capacities, conditions.signals, columns.shape[0]
-    )
+    state = fleet_state(workload, fleet, conditions.signals)
     _set_up(state, policy, fleet, conditions)
     traffic = _traffic(workload, fleet, conditions, columns)
-    state.in_flight.replica_of[:] = columns
     traffic.rules["same_columns"] = _all_serve_all(workload, fleet, state)
     for signal in ("queue", "prefix", "engine", "session"):
         traffic.rules[signal] = signal in policy.reads
@@ -315,6 +312,19 @@ def simulate_fleet(
     if wrong != DONE:
         raise bad_choice(workload, policy, columns.shape[0], wrong)
     return FleetRun(workload, policy, fleet, conditions, seed, reason, traffic.waits, state)
+
+
+def fleet_state(workload: Workload, fleet: BatchingFleet, signals: Signals) -> Fleet:
+    """The state of the fleet before the first request of the workload comes.
+
+    Raises InputError as ``simulate_fleet`` does.
+    """
+    questions, blocks = _questions(workload, fleet)
+    capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
+    columns = fleet.candidates
+    state = idle_fleet(questions, blocks, _engines(fleet), capacities, signals, columns.shape[0])
+    state.in_flight.replica_of[:] = columns
+    return state
 
 
 def _set_up(state: Fleet, policy: Policy, fleet: BatchingFleet, conditions: Conditions) -> None:
@@ -389,7 +399,6 @@ def _questions(workload: Workload, fleet: BatchingFleet) -> tuple[Records, Ints]
     questions["prompt_tokens"] = workload.prompt_tokens
     questions["output_tokens"] = workload.output_tokens
     questions["session"] = workload.session
-    questions["priority"] = workload.priority
     questions["priority"] = workload.priority
     questions["decode_row"] = NONE
     if fleet.split is not None:

@@ -3,7 +3,7 @@
 start_iteration     who gets which chunk, who is admitted, who is preempted; how long it takes
 finish_stretch      what was computed, generated and finished
 sync_stretch        the blocks taken and filled so far, for whoever looks in between
-cut_stretch         end early, for an arrival
+cut_stretch         end early, for somebody who may be admitted
 """
 
 from __future__ import annotations
@@ -295,6 +295,8 @@ def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:  # noqa: PLR09
 
     # Waiting requests, first come first served.
     may_change = preempted
+    before_last = max(np.int64(0), replica.length - 1)
+    last_start_ms = replica.start_ms + stretch_ms(replica.base_ms, replica.growth_ms, before_last)
     while (
         not preempted
         and replica.first_waiting != NONE
@@ -304,7 +306,10 @@ def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:  # noqa: PLR09
     ):
         i = replica.first_waiting
         request = fleet.progress[i]
-        came_late = fleet.flights[i].sent_ms > replica.start_ms
+        came_ms = fleet.flights[i].sent_ms
+        if fleet.questions[i].remote == 1:
+            came_ms = fleet.questions[i].arrival_ms
+        came_late = came_ms > last_start_ms
         if engine.see_late == 1 and came_late and replica.running > 0 and replica.length > 0:
             may_change = True
             break
@@ -436,11 +441,13 @@ def _take_blocks_of_stretch(fleet: Fleet, r: int, started: int) -> None:
 
 
 @inner
-def cut_stretch(fleet: Fleet, r: int, now_ms: float) -> None:
-    """End the stretch with the iteration that runs; with the next one where arrivals are seen
-    late."""
+def cut_stretch(fleet: Fleet, r: int, now_ms: float, further: int) -> None:
+    """End the stretch with the iteration that runs; where it began before now, so many further
+    ones."""
     replica = fleet.replicas[r]
-    length = iterations_done(fleet, r, now_ms) + 1 + fleet.engines[r].see_late
+    done = iterations_done(fleet, r, now_ms)
+    began_ms = replica.start_ms + stretch_ms(replica.base_ms, replica.growth_ms, done)
+    length = done + 1 + (further if began_ms < now_ms else 0)
     if length < replica.length:
         replica.length = length
         elapsed_ms = stretch_ms(replica.base_ms, replica.growth_ms, length)

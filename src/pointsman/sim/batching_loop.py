@@ -16,7 +16,7 @@ import numpy as np
 from numba import typeof, types
 
 from pointsman.core.compiled import Kernel, inner, inner_inlined
-from pointsman.dispatch.accounts import count_sent
+from pointsman.dispatch.accounts import count_sent, wait_falls_ms
 from pointsman.dispatch.draws import uniform_draw
 from pointsman.dispatch.holders import fill_cached_tokens
 from pointsman.policies.policy import (
@@ -28,6 +28,7 @@ from pointsman.policies.policy import (
     signature_for,
 )
 from pointsman.sim.batching_engine import (
+    cut_stretch,
     finish_stretch,
     free_seat,
     join_queue,
@@ -49,8 +50,8 @@ from pointsman.sim.batching_state import (
 from pointsman.sim.handoff import end_transfer, next_sent_ms, take_sent
 from pointsman.sim.knowledge import Signals, expect_block, hear_events
 from pointsman.sim.router_view import (
-    anybody_lives,
     fill_view,
+    fits_nobody,
     list_candidates,
     note_steps,
     note_waits,
@@ -58,7 +59,7 @@ from pointsman.sim.router_view import (
     wait_ms,
     work_ms,
 )
-from pointsman.sim.timeline import sample_until
+from pointsman.sim.timeline import sample_all, sample_until
 from pointsman.sim.traffic import (
     Traffic,
     end_of_request,
@@ -116,14 +117,15 @@ def _end_transfer(fleet: Fleet, traffic: Traffic, now_ms: float) -> None:
     j = fleet.link[0].next_row
     i = j - traffic.rules[0].requests
     decode = int(fleet.progress[j].replica)
-    sample_until(fleet, decode, now_ms)
     prefill = int(fleet.progress[i].replica)
+    sample_until(fleet, decode, now_ms)
+    sample_until(fleet, prefill, now_ms)
     end_transfer(fleet, j, now_ms)
     receive(fleet, decode, j, now_ms)
     free_seat(fleet, prefill, i)
     if fleet.replicas[prefill].waiting > 0:
-        wake(fleet, traffic, prefill, now_ms)
-    wake(fleet, traffic, decode, now_ms)
+        wake(fleet, traffic, prefill, now_ms, 0)
+    wake(fleet, traffic, decode, now_ms, 0)
 
 
 @inner
@@ -134,7 +136,7 @@ def _join(fleet: Fleet, traffic: Traffic, r: int, i: int, now_ms: float) -> None
     join_queue(fleet, r, i)
     has_seat = replica.running + replica.receiving < engine.max_num_seqs
     if replica.length == 0 or (is_first and has_seat):
-        wake(fleet, traffic, r, now_ms)
+        wake(fleet, traffic, r, now_ms, engine.see_late)
 
 
 @inner
@@ -152,6 +154,14 @@ def _account(fleet: Fleet, r: int, i: int, cached_tokens: float, now_ms: float) 
             expect_block(fleet.knowledge, r, fleet.chain_blocks[place])
 
 
+@inner
+def _end_for_held(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> None:
+    """Let the stretch end with the iteration in which little enough will be left to do."""
+    falls_ms = wait_falls_ms(fleet.in_flight, r, traffic.rules[0].hold_ms)
+    if fleet.replicas[r].length > 1 and falls_ms < np.inf:
+        cut_stretch(fleet, r, max(now_ms, np.nextafter(falls_ms, -np.inf)), 0)
+
+
 @inner_inlined
 def _dispatch(fleet: Fleet, traffic: Traffic, i: int, c: int, now_ms: float) -> None:
     """Send the request to the candidate."""
@@ -163,6 +173,8 @@ def _dispatch(fleet: Fleet, traffic: Traffic, i: int, c: int, now_ms: float) -> 
         _account(fleet, decode, int(fleet.questions[i].decode_row), 0.0, now_ms)
     _account(fleet, r, i, traffic.cached[r], now_ms)
     _join(fleet, traffic, r, i, now_ms)
+    left_ms = fleet.replicas[r].end_ms - now_ms if fleet.replicas[r].length > 0 else 0.0
+    traffic.waits[i, 3] = left_ms
 
 
 @inner_inlined
@@ -178,10 +190,10 @@ def _key(fleet: Fleet, i: int) -> int:
 
 @inner_inlined
 def _refuse(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
-    """No candidate can serve the request."""
-    somebody = anybody_lives(fleet, traffic)
-    fleet.progress[i].status = REJECTED if somebody else FAILED
-    fleet.progress[i].cause = CAN_NEVER_FIT if somebody else NO_REPLICA
+    """No candidate can serve the request: none ever, or none that lives."""
+    never = fits_nobody(fleet, traffic, i)
+    fleet.progress[i].status = REJECTED if never else FAILED
+    fleet.progress[i].cause = CAN_NEVER_FIT if never else NO_REPLICA
     end_of_request(traffic, now_ms)
 
 
@@ -227,13 +239,13 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
         while True:
             while rules.starting > 0:
                 rules.starting -= 1
-                start_iteration(fleet, traffic.starting[rules.starting], clock.now_ms)
+                started = traffic.starting[rules.starting]
+                start_iteration(fleet, started, clock.now_ms)
+                if rules.held > 0 and is_awaited(traffic, started):
+                    _end_for_held(fleet, traffic, started, clock.now_ms)
             # Who is to be routed now.
             now_ms = clock.now_ms
-            if rules.retrying > 0:
-                i = take_retry(traffic)
-                is_held = False
-            elif rules.looking_at != NONE:
+            if rules.looking_at != NONE:
                 awaited = rules.looking_at
                 i = NONE
                 if wait_ms(fleet, awaited, now_ms) <= rules.hold_ms:
@@ -242,13 +254,21 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                     rules.looking_at = NONE
                     continue
                 is_held = True
+            elif rules.retrying > 0:
+                i = take_retry(traffic)
+                is_held = False
             else:
                 kind, now_ms, r = _next_event(fleet, traffic)
+                if kind == NOTHING:
+                    sample_all(fleet, clock.now_ms)
+                    return DONE
                 clock.now_ms = now_ms
                 if rules.engine == 1 and clock.metrics_age_ms > 0.0:
                     if kind == ITERATION:
+                        sample_until(fleet, r, now_ms)
                         read_gauges(fleet, r, now_ms)
-                    elif kind != NOTHING:
+                    else:
+                        sample_all(fleet, now_ms)
                         for k in range(replicas):
                             read_gauges(fleet, k, now_ms)
                 if kind == ITERATION:
@@ -261,9 +281,8 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                     if rules.held > 0:
                         look_at(traffic, r)
                     continue
-                if kind == NOTHING:
-                    return DONE
                 if kind == CHANGE:
+                    sample_all(fleet, now_ms)
                     return CHANGED
                 if kind == TRANSFER:
                     _end_transfer(fleet, traffic, now_ms)
@@ -273,8 +292,10 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                     if j != NONE:
                         r = int(fleet.progress[j].replica)
                         if fleet.replicas[r].alive == 0:
+                            sample_all(fleet, now_ms)
                             rules.lost = j - rules.requests
                             return CHANGED
+                        sample_until(fleet, r, now_ms)
                         fleet.questions[j].arrival_ms = now_ms
                         _join(fleet, traffic, r, j, now_ms)
                     continue
@@ -307,6 +328,8 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                             request.home = c
             request.random = uniform_draw(seed, rules.routed)
             request.key = _key(fleet, i)
+            if rules.prefix == 1 or rules.engine == 1:
+                sample_all(fleet, now_ms)
             if rules.prefix == 1:
                 for k in range(replicas):
                     sync_stretch(fleet, k, now_ms)
@@ -349,6 +372,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 overtakes = not is_held and rules.held > 0 and is_awaited(traffic, k)
                 if has_room and (too_long or overtakes):
                     hold(traffic, i, k, work_ms(fleet, k, i, traffic.cached[k]), now_ms)
+                    _end_for_held(fleet, traffic, k, now_ms)
                     if not too_long:  # it goes behind those before it in the order
                         look_at(traffic, k)
                     continue

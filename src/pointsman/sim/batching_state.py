@@ -269,7 +269,6 @@ def free_slots(capacities: Grid) -> Records:
     slots = np.zeros((capacities.shape[0], int(capacities.max()) + 1), dtype=SLOT)
     for name in ("block", "owner", "next_own"):
         slots[name] = NONE
-        slots[name] = NONE
     for r, capacity in enumerate(capacities.tolist()):
         ring = np.arange(capacity + 1, dtype=np.int32)
         slots["newer"][r, : capacity + 1] = np.roll(ring, -1)

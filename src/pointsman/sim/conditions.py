@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from pointsman.core.errors import unknown_name, wrong_value
+from pointsman.core.checks import check_integer, check_number
+from pointsman.core.errors import unknown_name
 from pointsman.sim.knowledge import Signals
 from pointsman.sim.membership import DIES, JOINS, SLOWS
 from pointsman.sim.traffic import EARLIEST_DEADLINE, FCFS, SHORTEST_PREFILL
@@ -43,10 +42,8 @@ class Holding:
         if self.order not in ORDERS:
             raise unknown_name("holding", "order", self.order, ORDERS)
         for name in ("wait_ms", "ageing", "ttft_ms"):
-            if not 0.0 <= getattr(self, name) < np.inf:
-                raise wrong_value("holding", name, getattr(self, name), "a finite number >= 0")
-        if not 1 <= self.most_held <= 1 << 20:
-            raise wrong_value("holding", "most_held", self.most_held, f"an integer in 1..{1 << 20}")
+            check_number("holding", name, getattr(self, name))
+        check_integer("holding", "most_held", self.most_held, 1, 1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +55,8 @@ class ClosedLoop:
     think_ms: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.concurrency, bool) or not 1 <= self.concurrency <= 1 << 31:
-            raise wrong_value("closed loop", "concurrency", self.concurrency, "an integer >= 1")
-        if not 0.0 <= self.think_ms < np.inf:
-            raise wrong_value("closed loop", "think_ms", self.think_ms, "a finite number >= 0")
+        check_integer("closed loop", "concurrency", self.concurrency, 1)
+        check_number("closed loop", "think_ms", self.think_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +72,9 @@ class Change:
     def __post_init__(self) -> None:
         if self.event not in EVENTS:
             raise unknown_name("change of a replica", "event", self.event, EVENTS)
-        if not 0.0 <= self.time_ms < np.inf:
-            raise wrong_value("change of a replica", "time_ms", self.time_ms, "a time in ms >= 0")
-        if not 0.0 < self.factor < np.inf:
-            raise wrong_value("change of a replica", "factor", self.factor, "a number > 0")
+        check_number("change of a replica", "time_ms", self.time_ms)
+        check_integer("change of a replica", "replica", self.replica, 0)
+        check_number("change of a replica", "factor", self.factor, above=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +88,7 @@ class Conditions:
     most_tries: int = MOST_TRIES
 
     def __post_init__(self) -> None:
-        if self.most_tries < 1:
-            raise wrong_value("conditions", "most_tries", self.most_tries, "an integer >= 1")
+        check_integer("conditions", "most_tries", self.most_tries, 1)
 
 
 NOTHING_SPECIAL = Conditions()

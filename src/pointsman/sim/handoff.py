@@ -43,11 +43,10 @@ def take_sent(fleet: Fleet) -> int:
 
 
 @inner_inlined
-def transfer_bytes(fleet: Fleet, i: int, held_blocks: int, block_size: int) -> float:
+def transfer_tokens(fleet: Fleet, i: int, held_blocks: int, block_size: int) -> int:
     """What is moved of a prompt of which the destination holds so many leading blocks."""
-    link = fleet.link[0]
-    held = 0 if link.moves_all == 1 else held_blocks * block_size
-    return max(0, fleet.questions[i].prompt_tokens - held) * link.bytes_per_token  # type: ignore[no-any-return]
+    held = 0 if fleet.link[0].moves_all == 1 else held_blocks * block_size
+    return max(0, fleet.questions[i].prompt_tokens - held)  # type: ignore[no-any-return]
 
 
 @inner_inlined
@@ -82,9 +81,8 @@ def begin_transfer(fleet: Fleet, i: int, held_blocks: int, now_ms: float) -> Non
     """The KV of row i is fetched from now on, but for the leading blocks that are there."""
     link, request = fleet.link[0], fleet.progress[i]
     size = fleet.engines[0].block_size
-    moved = transfer_bytes(fleet, i, held_blocks, size)
-    if link.bytes_per_token > 0.0:
-        request.moved_tokens = np.int32(moved / link.bytes_per_token)
+    request.moved_tokens = transfer_tokens(fleet, i, held_blocks, size)
+    moved = request.moved_tokens * link.bytes_per_token
     _advance_link(fleet, now_ms)
     request.handoff_ms = now_ms - link.base_ms  # until it ends: when it would have begun
     request.transfer_mark = link.mark + moved
@@ -112,8 +110,8 @@ def end_transfer(fleet: Fleet, i: int, now_ms: float) -> None:
 
 
 @inner_inlined
-def expected_transfer_ms(fleet: Fleet, moved_bytes: float) -> float:
+def expected_transfer_ms(fleet: Fleet, moved_tokens: int) -> float:
     """What a router expects a transfer to take that begins now, with those under way."""
     link = fleet.link[0]
     share = link.active + 1 if link.shares == 1 else 1
-    return link.base_ms + moved_bytes * share / link.bytes_per_ms  # type: ignore[no-any-return]
+    return link.base_ms + moved_tokens * link.bytes_per_token * share / link.bytes_per_ms  # type: ignore[no-any-return]

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman.core.checks import check_number
 from pointsman.core.compiled import inner, inner_inlined
-from pointsman.core.errors import wrong_value
 from pointsman.dispatch.holders import Holders, empty_holders
 
 # Events that are under way at once; with more, the oldest ones arrive before their time.
@@ -61,8 +61,7 @@ class Signals:
 
     def __post_init__(self) -> None:
         for name in ("metrics_age_ms", "event_delay_ms"):
-            if not 0.0 <= getattr(self, name) < np.inf:
-                raise wrong_value("signals", name, getattr(self, name), "a finite number >= 0")
+            check_number("signals", name, getattr(self, name))
 
 
 class Knowledge(NamedTuple):
@@ -166,7 +165,8 @@ def expect_no_more(known: Knowledge, r: int, block: int) -> None:
 
 @inner
 def forget_replica(known: Knowledge, r: int) -> None:
-    """The replica is gone, with its cache and its requests; events under way are void."""
+    """The replica is gone with its cache; events under way are void. What is still to come there
+    after a hand-off stays expected."""
     clock, ring = known.clock[0], known.delayed
     for k in range(clock.delayed):
         event = ring[(clock.first_delayed + k) % ring.shape[0]]
@@ -174,6 +174,6 @@ def forget_replica(known: Knowledge, r: int) -> None:
             event.stored = 0
     bit = _ONE << np.uint64(r & 63)
     for block in range(known.expected.shape[0]):
-        known.expected[block, r] = 0
         known.told[block, r >> 6] &= ~bit
-        known.holders[block, r >> 6] &= ~bit
+        if known.expected[block, r] == 0:
+            known.holders[block, r >> 6] &= ~bit

@@ -12,7 +12,14 @@ import numpy as np
 from numba import typeof, types
 
 from pointsman.core.compiled import Kernel, inner, inner_inlined
-from pointsman.sim.batching_engine import cut_stretch, end_account, free_seat
+from pointsman.sim.batching_engine import (
+    cut_stretch,
+    end_account,
+    finish_stretch,
+    free_seat,
+    iterations_done,
+    stretch_ms,
+)
 from pointsman.sim.batching_state import (
     DIED_MID_STREAM,
     ENGINE,
@@ -95,6 +102,9 @@ def _take_out(fleet: Fleet, i: int, now_ms: float) -> None:
     request.computed = 0
     request.chunk = 0
     request.own_slot = NONE
+    request.cached_tokens = 0
+    request.moved_tokens = 0
+    request.scheduled_ms = np.nan
     request.finish_ms = np.nan
     request.received_ms = np.nan
     flight.tokens_out = 0
@@ -112,7 +122,7 @@ def give_up(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
     if last != NONE and fleet.progress[last].replica != NONE:
         _take_out(fleet, last, now_ms)
         if fleet.replicas[prefill].alive == 1 and fleet.replicas[prefill].waiting > 0:
-            wake(fleet, traffic, prefill, now_ms)
+            wake(fleet, traffic, prefill, now_ms, 0)
     if mid_stream or fleet.progress[i].tries >= traffic.rules[0].most_tries:
         fleet.progress[i].status = FAILED
         fleet.progress[i].cause = DIED_MID_STREAM if mid_stream else TRIES_USED
@@ -124,6 +134,11 @@ def give_up(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
 @inner
 def _die(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> None:
     replica = fleet.replicas[r]
+    done = iterations_done(fleet, r, now_ms)
+    if done > 0:  # tokens of the stretch that came before
+        replica.length = done
+        replica.end_ms = replica.start_ms + stretch_ms(replica.base_ms, replica.growth_ms, done)
+        finish_stretch(fleet, r)
     replica.alive = 0
     replica.length = 0
     replica.end_ms = np.inf
@@ -154,7 +169,7 @@ def _slow(fleet: Fleet, r: int, slowness: float, now_ms: float) -> None:
     """Its iterations take that many times the nominal time, from the next one on."""
     replica, engine = fleet.replicas[r], fleet.engines[r]
     if replica.length > 0:
-        cut_stretch(fleet, r, now_ms)
+        cut_stretch(fleet, r, now_ms, 0)
     factor = slowness / replica.slowness
     replica.slowness = slowness
     engine.per_iteration_ms *= factor

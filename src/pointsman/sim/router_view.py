@@ -23,7 +23,7 @@ from pointsman.policies.policy import (
 )
 from pointsman.sim.batching_engine import blocks_for, iterations_done, sync_stretch
 from pointsman.sim.batching_state import NONE, Fleet
-from pointsman.sim.handoff import expected_transfer_ms, transfer_bytes
+from pointsman.sim.handoff import expected_transfer_ms, transfer_tokens
 from pointsman.sim.traffic import Traffic
 
 # While no answer has ended, answers are taken to be this long: one KV block of vLLM's.
@@ -40,18 +40,21 @@ def _fits(fleet: Fleet, r: int, tokens: int) -> bool:
 
 
 @inner_inlined
-def _serves(fleet: Fleet, i: int, prefill: int, decode: int) -> bool:
-    """Whether the candidate lives and can ever hold the request."""
+def _could_serve(fleet: Fleet, i: int, prefill: int, decode: int) -> bool:
+    """Whether the candidate can ever hold the request, should it live."""
     prompt = fleet.questions[i].prompt_tokens
-    most = prompt + fleet.questions[i].output_tokens - 1
     if decode == NONE:
-        return fleet.replicas[prefill].alive == 1 and _fits(fleet, prefill, most)
-    most = prompt + fleet.questions[fleet.questions[i].decode_row].output_tokens - 1
-    return (
-        fleet.replicas[prefill].alive == 1
-        and fleet.replicas[decode].alive == 1
-        and _fits(fleet, prefill, prompt)
-        and _fits(fleet, decode, most)
+        return _fits(fleet, prefill, prompt + fleet.questions[i].output_tokens - 1)
+    answers = fleet.questions[fleet.questions[i].decode_row]
+    return _fits(fleet, prefill, prompt) and _fits(
+        fleet, decode, prompt + answers.output_tokens - 1
+    )
+
+
+@inner_inlined
+def _lives(fleet: Fleet, prefill: int, decode: int) -> bool:
+    return fleet.replicas[prefill].alive == 1 and (
+        decode == NONE or fleet.replicas[decode].alive == 1
     )
 
 
@@ -61,7 +64,8 @@ def list_candidates(fleet: Fleet, traffic: Traffic, i: int) -> int:
     columns, listed = traffic.columns, fleet.in_flight.replica_of
     count = 0
     for c in range(columns.shape[0]):
-        if _serves(fleet, i, columns[c, 0], columns[c, 1]):
+        prefill, decode = columns[c, 0], columns[c, 1]
+        if _lives(fleet, prefill, decode) and _could_serve(fleet, i, prefill, decode):
             listed[count, 0] = columns[c, 0]
             listed[count, 1] = columns[c, 1]
             listed[count, 2] = columns[c, 2]
@@ -70,23 +74,23 @@ def list_candidates(fleet: Fleet, traffic: Traffic, i: int) -> int:
 
 
 @inner
-def anybody_lives(fleet: Fleet, traffic: Traffic) -> bool:
-    """Whether there is a candidate at all, for whatever request."""
+def fits_nobody(fleet: Fleet, traffic: Traffic, i: int) -> bool:
+    """Whether no candidate can ever hold the request, whoever lives."""
     for c in range(traffic.columns.shape[0]):
-        decode = traffic.columns[c, 1]
-        lives = fleet.replicas[traffic.columns[c, 0]].alive == 1
-        if lives and (decode == NONE or fleet.replicas[decode].alive == 1):
-            return True
-    return False
+        if _could_serve(fleet, i, traffic.columns[c, 0], traffic.columns[c, 1]):
+            return False
+    return True
 
 
 @inner_inlined
 def work_ms(fleet: Fleet, r: int, i: int, cached_tokens: float) -> float:
-    """What the prompt's uncached rest takes there, by itself."""
+    """What the prompt's uncached rest nominally takes there, by itself: that a replica has become
+    slow no router is told."""
     engine, prompt = fleet.engines[r], fleet.questions[i].prompt_tokens
     uncached = prompt - cached_tokens
     attention = uncached * (prompt - 0.5 * uncached)
-    return engine.per_prefill_token_ms * uncached + engine.per_attention_ms * attention  # type: ignore[no-any-return]
+    total_ms = engine.per_prefill_token_ms * uncached + engine.per_attention_ms * attention
+    return total_ms / fleet.replicas[r].slowness  # type: ignore[no-any-return]
 
 
 @inner
@@ -109,14 +113,15 @@ def context_tokens(fleet: Fleet, r: int) -> float:
 
 @inner_inlined
 def iteration_ms(fleet: Fleet, r: int) -> float:
-    """What an iteration of all that decode there takes."""
+    """What an iteration of all that decode there nominally takes."""
     engine, account = fleet.engines[r], fleet.in_flight.accounts[r]
     tokens = account.decoding_tokens + account.steps * fleet.replicas[r].decodes
-    return (  # type: ignore[no-any-return]
+    total_ms = (
         engine.per_iteration_ms
         + engine.per_decode_ms * account.decoding
         + engine.per_kv_token_ms * tokens
     )
+    return total_ms / fleet.replicas[r].slowness  # type: ignore[no-any-return]
 
 
 @inner_inlined
@@ -158,7 +163,7 @@ def pair_wait_ms(fleet: Fleet, traffic: Traffic, i: int, pair: Any, now_ms: floa
     prefill, decode = pair[0], pair[1]
     size = fleet.engines[0].block_size
     held = int(traffic.cached[decode]) // size
-    handoff_ms = expected_transfer_ms(fleet, transfer_bytes(fleet, i, held, size))
+    handoff_ms = expected_transfer_ms(fleet, transfer_tokens(fleet, i, held, size))
     return (
         wait_ms(fleet, prefill, now_ms)
         + handoff_ms
@@ -221,8 +226,10 @@ def fill_view(fleet: Fleet, traffic: Traffic, i: int, view: Any, now_ms: float) 
 @inner
 def note_waits(traffic: Traffic, i: int, view: Any, chosen: int, now_ms: float) -> None:
     """Keep the wait expected at the candidate chosen, and the shortest of all."""
-    shortest = np.inf
-    for c in range(view.shape[1]):
-        shortest = min(shortest, max(0.0, view[FREE_AT_MS, c] - now_ms))
+    best = 0
+    for c in range(1, view.shape[1]):
+        if max(now_ms, view[FREE_AT_MS, c]) < max(now_ms, view[FREE_AT_MS, best]):
+            best = c
     traffic.waits[i, 0] = max(0.0, view[FREE_AT_MS, chosen] - now_ms)
-    traffic.waits[i, 1] = shortest
+    traffic.waits[i, 1] = max(0.0, view[FREE_AT_MS, best] - now_ms)
+    traffic.waits[i, 2] = view[WORK_MS, best] - view[WORK_MS, chosen]

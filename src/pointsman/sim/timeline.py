@@ -37,6 +37,14 @@ def sample_until(fleet: Fleet, r: int, now_ms: float) -> None:
         step.taken += 1
 
 
+@inner
+def sample_all(fleet: Fleet, now_ms: float) -> None:
+    """Take the samples of every replica that were due before now."""
+    for r in range(fleet.replicas.shape[0]):
+        if fleet.steps[r].taken * fleet.steps[r].step_ms <= now_ms:
+            sample_until(fleet, r, now_ms)
+
+
 def even_samples(fleet: Fleet) -> tuple[float, Any]:
     """The longest step of all replicas in ms, and every replica's samples at it:
     (replicas, samples, 3)."""

@@ -89,7 +89,9 @@ class Traffic(NamedTuple):
     held: NDArray[Any]
     starting: NDArray[np.int64]  # those replicas
     columns: NDArray[np.int32]  # (candidates, 3): as InFlight.replica_of, of all candidates
-    waits: NDArray[np.float64]  # (requests, 2): expected where it went, and the shortest; or NaN
+    waits: NDArray[np.float64]  # (requests, 4), NaN where the queues are not read:
+    # expected where it went; the shortest; how much less the prompt takes where it went than
+    # there; and until the iteration ends that was under way where it went
     cached: NDArray[np.float64]  # by replica: tokens of the prompt being routed
 
 
@@ -109,7 +111,7 @@ def idle_traffic(requests: int, replicas: int) -> Traffic:
         held=np.zeros(1, dtype=HELD),
         starting=np.zeros(2 * replicas, dtype=np.int64),
         columns=columns,
-        waits=np.full((requests, 2), np.nan, dtype=np.float64),
+        waits=np.full((requests, 4), np.nan, dtype=np.float64),
         cached=np.zeros(replicas, dtype=np.float64),
     )
 
@@ -144,10 +146,11 @@ def start(traffic: Traffic, r: int) -> None:
 
 
 @inner_inlined
-def wake(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> None:
-    """Somebody may be admitted there who could not be before."""
+def wake(fleet: Fleet, traffic: Traffic, r: int, now_ms: float, further: int) -> None:
+    """Somebody may be admitted there who could not be before, at the next start or, where arrivals
+    are seen late, ``further`` iterations after it."""
     if fleet.replicas[r].length > 0:
-        cut_stretch(fleet, r, now_ms)
+        cut_stretch(fleet, r, now_ms, further)
     elif not _starts(traffic, r):
         start(traffic, r)
 
