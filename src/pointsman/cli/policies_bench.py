@@ -103,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     asked = asked_for(arguments.policy or list(POLICIES), objectives, holding, arguments.quick)
     fleets = fleets_named(arguments.fleet)
     traces = _traces(arguments)
+    progress.announce_compilation()
     results = bench(traces, fleets, asked, arguments.jobs)
     cells = []
     with progress.steps(len(traces) * len(fleets), progress.SIMULATED_REQUESTS) as begin:

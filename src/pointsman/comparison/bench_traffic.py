@@ -73,7 +73,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "turns": Kind(
             "conversations of ten turns, more of them than the caches hold",
-            rate_rps=8.0,
+            rate_rps=3.5,
             prompt_tokens=Lognormal(1.0, median=600.0, min=16.0, max=6000.0),
             output_tokens=Lognormal(0.7, median=300.0, min=2.0, max=2000.0),
             conversations=Conversations(Geometric(10.0), Exponential(30_000.0)),

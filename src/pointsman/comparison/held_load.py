@@ -30,7 +30,7 @@ ATTAINMENT_FRACTION = 0.95
 TOLERANCE_RATIO = 1.012
 
 # A load so many times below and above the first guess is taken for none and for any.
-FAR_RATIO = 1e4
+FAR_RATIO = 1e3
 FIRST_STRIDE = 4  # steps of the grid; twice as many with each further one
 
 _MS_PER_HOUR = 3_600_000.0
@@ -95,9 +95,9 @@ class HeldLoad:
 def held_load(cell: Cell, policy: Policy, target: Target, guess: float = 1.0) -> HeldLoad:
     """Bisect in the logarithm of the load, beginning at ``guess``.
 
-    A fleet that misses the target at every load down to ``guess / 10,000`` holds nothing. Raises
-    InputError where it meets the target at every load up to ``10,000 x guess``, for then the trace
-    is too short or too light to tell, and where the workload is empty.
+    A fleet that misses the target at every load down to a thousandth of ``guess`` holds nothing.
+    Raises InputError where it meets the target at every load up to a thousand times ``guess``, for
+    then the trace is too short or too light to tell, and where the workload is empty.
     """
     if not 0.0 < guess < math.inf:
         raise wrong_value("held load", "guess", guess, "a number > 0")
@@ -157,26 +157,28 @@ class _Search:
         return self._rise(start) if self.meets(start) else self._fall(start)
 
     def _fall(self, start: int) -> tuple[int, int] | None:
-        missed, stride = start, FIRST_STRIDE
-        while not self.meets(missed - stride):
-            missed -= stride
+        missed, stride, least = start, FIRST_STRIDE, start - self._far
+        while missed > least:
+            place = max(least, missed - stride)
+            if self.meets(place):
+                return place, missed
+            missed = place
             stride *= 2
-            if start - missed >= self._far:
-                return None
-        return missed - stride, missed
+        return None
 
     def _rise(self, start: int) -> tuple[int, int]:
-        met, stride = start, FIRST_STRIDE
-        while self.meets(met + stride):
-            met += stride
+        met, stride, most = start, FIRST_STRIDE, start + self._far
+        while met < most:
+            place = min(most, met + stride)
+            if not self.meets(place):
+                return met, place
+            met = place
             stride *= 2
-            if met - start >= self._far:
-                raise InputError(
-                    f"{self._cell.workload.source.name}: under {self._policy.name} the fleet holds"
-                    f" {self._target.tolerance_ratio**met:,.0f} times its rate and more; expected a"
-                    " longer trace, a smaller fleet or tighter objectives"
-                )
-        return met, met + stride
+        raise InputError(
+            f"{self._cell.workload.source.name}: under {self._policy.name} the fleet holds"
+            f" {self._target.tolerance_ratio**met:,.0f} times its rate and more; expected a longer"
+            " trace, a smaller fleet or tighter objectives"
+        )
 
     def found(self, place: int | None) -> HeldLoad:
         """What the search came to, and what it took."""

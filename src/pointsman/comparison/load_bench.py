@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -147,17 +148,21 @@ def _in_processes(
 
     # Large columns would be mapped from a file, as arrays that compiled code does not take.
     parallel = joblib.Parallel(n_jobs=jobs, batch_size=1, return_as="generator", max_nbytes=None)
+    results = parallel(joblib.delayed(bench_cell)(*cell, asked) for cell in cells)
     try:
-        yield from parallel(joblib.delayed(bench_cell)(*cell, asked) for cell in cells)
-    except BrokenProcessPool as error:
+        yield from results
+    except BrokenProcessPool:
         raise MachineError(
             "policies bench: a process that simulated was ended, by somebody or for want of memory;"
             " run it again with --jobs 1"
-        ) from error
+        ) from None
+    finally:
+        with warnings.catch_warnings(action="ignore"):  # an interruption leaves cells undone
+            results.close()
 
 
 def bench_cell(trace: Trace, fleet: BenchFleet, asked: Asked) -> CellResult:
-    """Every policy on one trace and fleet; each search begins where the one before it ended."""
+    """Every policy on one trace and fleet; each search begins at what ``SUBJECT`` roughly holds."""
     offered = trace.offered(fleet, asked.minutes, asked.seed)
     engines = fleet.assembled(offered.block_size_tokens)
     cell = Cell(offered, engines, fleet.conditions, asked.seed)
@@ -166,10 +171,7 @@ def bench_cell(trace: Trace, fleet: BenchFleet, asked: Asked) -> CellResult:
     rounds = _rounds(cell, guess, asked.least_minutes)
     cell = replace(cell, workload=repeated(offered, rounds))
     policies = policies_of(asked)
-    held = {}
-    for text, policy in policies.items():
-        held[text] = held_load(cell, policy, asked.target, guess)
-        guess = held[text].load_ratio or guess
+    held = {text: held_load(cell, policy, asked.target, guess) for text, policy in policies.items()}
     return CellResult(
         trace=trace.name,
         fleet=fleet,

@@ -102,7 +102,12 @@ def _load(cell: CellResult, text: str) -> str:
 def _figure(held: HeldLoad | None) -> str:
     if held is None:
         return "-"
-    return number(held.load_ratio) if held.load_ratio else NOTHING
+    return _ratio(held.load_ratio) if held.load_ratio else NOTHING
+
+
+def _ratio(value: float) -> str:
+    """Three significant digits, zeros too, for loads stand below each other."""
+    return f"{value:#.3g}" if value < 100 else number(value)
 
 
 def _standings(standings: Sequence[Standing]) -> str:
