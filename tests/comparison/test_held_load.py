@@ -52,7 +52,7 @@ def test_replicas_that_take_turns_hold_as_many_times_more():
     assert held.load_ratio <= most < held.load_ratio * 1.012
 
 
-@pytest.mark.parametrize("guess", [1e-3, 0.37, 1.0, 1.05, 30.0])
+@pytest.mark.parametrize("guess", [1e-3, 0.37, 1.0, 1.05, 30.0, 900.0])
 def test_where_the_search_begins_changes_nothing_but_its_length(guess):
     target = Target(Objectives(ttft_ms=300.0))
     first = held_load(d_d_1(10.0), TURNS, target)

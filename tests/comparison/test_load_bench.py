@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,19 @@ def test_a_trace_that_lasts_is_played_once():
     )
     assert again.rounds == 1
     assert cell.rate_rps == pytest.approx(400 / 79.8)
+
+
+@pytest.mark.parametrize("slowness", [1e-4, 1e4])
+def test_a_trace_may_come_at_any_rate(slowness):
+    """What is held is told in multiples of it: the same requests a second."""
+    plain, slow = long_prompts(), long_prompts()
+    slow = replace(slow, arrival_ms=slow.arrival_ms * slowness)
+    rates = [
+        cell.held["lmetric"].load_ratio * cell.rate_rps
+        for workload in (plain, slow)
+        for cell in [bench_cell(RecordedTrace("t", workload), fleet_named("1"), asked("lmetric"))]
+    ]
+    assert rates[0] == pytest.approx(rates[1], rel=0.2)
 
 
 def test_quick_is_coarser_and_shorter_than_in_full():

@@ -29,8 +29,9 @@ from pointsman.workload.workload import Workload
 ATTAINMENT_FRACTION = 0.95
 TOLERANCE_RATIO = 1.012
 
-# A load so many times below and above the first guess is taken for none and for any.
-FAR_RATIO = 1e3
+# A load so many times below the first guess is taken for none, and so many times above it for any.
+NONE_RATIO = 1e3
+ANY_RATIO = 1e6
 FIRST_STRIDE = 4  # steps of the grid; twice as many with each further one
 
 _MS_PER_HOUR = 3_600_000.0
@@ -96,7 +97,7 @@ def held_load(cell: Cell, policy: Policy, target: Target, guess: float = 1.0) ->
     """Bisect in the logarithm of the load, beginning at ``guess``.
 
     A fleet that misses the target at every load down to a thousandth of ``guess`` holds nothing.
-    Raises InputError where it meets the target at every load up to a thousand times ``guess``, for
+    Raises InputError where it meets the target at every load up to a million times ``guess``, for
     then the trace is too short or too light to tell, and where the workload is empty.
     """
     if not 0.0 < guess < math.inf:
@@ -141,7 +142,6 @@ class _Search:
         self._policy = policy
         self._target = target
         self._tried: dict[int, AtLoad] = {}
-        self._far = math.ceil(math.log(FAR_RATIO) / math.log(target.tolerance_ratio))
 
     def meets(self, place: int) -> bool:
         """Whether the target is met there."""
@@ -156,8 +156,11 @@ class _Search:
         missed at the start and everywhere near below."""
         return self._rise(start) if self.meets(start) else self._fall(start)
 
+    def _places(self, ratio: float) -> int:
+        return math.ceil(math.log(ratio) / math.log(self._target.tolerance_ratio))
+
     def _fall(self, start: int) -> tuple[int, int] | None:
-        missed, stride, least = start, FIRST_STRIDE, start - self._far
+        missed, stride, least = start, FIRST_STRIDE, start - self._places(NONE_RATIO)
         while missed > least:
             place = max(least, missed - stride)
             if self.meets(place):
@@ -167,7 +170,7 @@ class _Search:
         return None
 
     def _rise(self, start: int) -> tuple[int, int]:
-        met, stride, most = start, FIRST_STRIDE, start + self._far
+        met, stride, most = start, FIRST_STRIDE, start + self._places(ANY_RATIO)
         while met < most:
             place = min(most, met + stride)
             if not self.meets(place):
@@ -176,7 +179,7 @@ class _Search:
             stride *= 2
         raise InputError(
             f"{self._cell.workload.source.name}: under {self._policy.name} the fleet holds"
-            f" {self._target.tolerance_ratio**met:,.0f} times its rate and more; expected a longer"
+            f" {self._target.tolerance_ratio**met:g} times its rate and more; expected a longer"
             " trace, a smaller fleet or tighter objectives"
         )
 

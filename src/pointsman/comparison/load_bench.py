@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from pointsman.comparison.bench_fleets import BenchFleet
 from pointsman.comparison.bench_traffic import MINUTES, QUICK_MINUTES, Trace
 from pointsman.comparison.held_load import (
@@ -193,7 +195,16 @@ def _subject(asked: Asked) -> Policy:
 def _pilot(cell: Cell, asked: Asked) -> HeldLoad:
     """Roughly what can be held, to see how long the trace would last."""
     coarse = replace(asked.target, tolerance_ratio=PILOT_TOLERANCE_RATIO)
-    return held_load(cell, _subject(asked), coarse)
+    return held_load(cell, _subject(asked), coarse, _without_hits(cell))
+
+
+def _without_hits(cell: Cell) -> float:
+    """The load at which computing every prompt, and nothing else, keeps all replicas busy."""
+    prompts = float(cell.workload.prompt_tokens.sum(dtype=np.float64))
+    tokens_per_ms = sum(1.0 / engine.costs.per_prefill_token_ms for engine in cell.fleet.engines)
+    busy_ms = prompts / tokens_per_ms
+    span_ms = cell.workload.span_ms
+    return span_ms / busy_ms if span_ms > 0.0 and busy_ms > 0.0 else 1.0
 
 
 def _rounds(cell: Cell, load_ratio: float, least_minutes: float) -> int:
