@@ -13,6 +13,8 @@ ROW_OF_WORD = {
     "requests": rows.REQUESTS,
     "cached": rows.CACHED_TOKENS,
     "work": rows.WORK_MS,
+    "full_work": rows.FULL_WORK_MS,
+    "iteration": rows.ITERATION_MS,
     "pending": rows.PENDING_TOKENS,
     "context": rows.CONTEXT_TOKENS,
     "waiting": rows.WAITING_REQUESTS,

@@ -201,17 +201,25 @@ def policies_of(texts: Sequence[str], slack_ms: str | None) -> list[Policy]:
     ]
 
 
-def add_output(parser: argparse.ArgumentParser, printed: str = "table") -> None:
-    """What is printed (by default ``printed``), and where it goes."""
+def add_output(
+    parser: argparse.ArgumentParser, printed: str = "table", *, inherits: bool = False
+) -> None:
+    """What is printed (by default ``printed``), and where it goes.
+
+    A subcommand that ``inherits`` leaves what was said before its name as it is.
+    """
+    unsaid = argparse.SUPPRESS if inherits else None
     parser.add_argument(
         "--format",
         choices=OUTPUT_FORMATS,
+        default=unsaid,
         help=f"of what is printed or, with --output, written (default: {printed}; with --output"
         " by its suffix)",
     )
     parser.add_argument(
         "--output",
         type=Path,
+        default=unsaid,
         metavar="FILE",
         help="write the result there, whole or not at all; without --format the table is still"
         " printed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -21,12 +21,17 @@ class Parser(argparse.ArgumentParser):
 
         Otherwise a misspelt flag that is required would be said to be missing.
         """
-        if args is not None and self._subparsers is None:
-            for word in args:
-                if word == "--":
-                    break
-                self._check_flag(word)
+        for word in args or ():
+            if word == "--" or word in self._actions_by_name():
+                break
+            self._check_flag(word)
         return super().parse_known_args(args, namespace)
+
+    def _actions_by_name(self) -> Iterable[str]:
+        """The subcommands, whose own parsers check what follows."""
+        if self._subparsers is None:
+            return ()
+        return self._subparsers._group_actions[0].choices or ()
 
     def _check_flag(self, word: str) -> None:
         flag = word.partition("=")[0]

@@ -98,7 +98,7 @@ def serving_metrics(
         output_tokens_per_s=tokens_per_s,
         output_tokens_per_s_per_gpu=tokens_per_s / gpus,
         goodput=goodput(answers, objectives) if objectives is not None else None,
-        cached_token_fraction=_cached_fraction(answers),
+        cached_token_fraction=cached_token_fraction(answers),
         recomputed_token_fraction=_recomputed_fraction(answers),
         evictions=None if loads.evictions is None else int(loads.evictions.sum()),
         preemptions=int(answers.preemptions.sum(dtype=np.int64)),
@@ -113,7 +113,9 @@ def _statuses(answers: Answers) -> dict[str, int]:
     return dict(zip(STATUS_NAMES, counts, strict=True))
 
 
-def _cached_fraction(answers: Answers) -> float | None:
+def cached_token_fraction(answers: Answers) -> float | None:
+    """The share of the prompt tokens of finished requests that were cached; None where no engine
+    says."""
     told = tells_cached(answers)
     if not told.any():
         return None

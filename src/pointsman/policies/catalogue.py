@@ -29,7 +29,8 @@ from pointsman.policies.sampled import power_of_two, power_of_two_tokens, random
 from pointsman.policies.sglang import sglang_cache_aware
 from pointsman.policies.vllm import production_stack_loadaware, vllm_kv_aware
 
-POLICIES: dict[str, Policy] = {
+# Which rules are reproduced from other projects, and which are not, is said here alone.
+OURS: dict[str, Policy] = {
     "round_robin": round_robin,
     "queue_aware": queue_aware,
     "locality_aware": locality_aware,
@@ -40,6 +41,8 @@ POLICIES: dict[str, Policy] = {
     "earliest_first_token": earliest_first_token,
     "fewest_misses": fewest_misses,
     "session_affinity": session_affinity,
+}
+PEERS: dict[str, Policy] = {
     "sglang_cache_aware": sglang_cache_aware,
     "sglang_prefix_hash": sglang_prefix_hash,
     "sglang_bounded_hashing": sglang_bounded_hashing,
@@ -55,6 +58,7 @@ POLICIES: dict[str, Policy] = {
     "ray_prefix_affinity": ray_prefix_affinity,
     "preble": preble,
 }
+POLICIES: dict[str, Policy] = {**OURS, **PEERS}
 
 AUTO_SLACK = "slack_ms=auto"  # of locality_aware: locality_auto
 
