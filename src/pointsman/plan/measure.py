@@ -91,7 +91,7 @@ def _columns(answers: Answers, objectives: Objectives) -> Columns:
 
 def _peak_batch(run: FleetRun) -> int:
     """The most requests between being scheduled and finishing, over replicas."""
-    progress, peak = run.progress, 0
+    progress, peak = run.state.progress, 0  # of a split fleet the rows of both sides
     for r in range(run.replicas.shape[0]):
         there = progress[(progress["replica"] == r) & ~np.isnan(progress["finish_ms"])]
         ones = np.ones(there.shape[0], dtype=np.int64)
