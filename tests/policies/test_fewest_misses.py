@@ -87,14 +87,18 @@ def decoding_as_written(replica, answers, stall_ms, more_ms, tpot):
     return total
 
 
-def waiting_as_written(replica, answers, more_ms, tpot):
-    """F(l'(B + u)) - F(l'(B)), l'(x) = (x + P - it) / (P - it), B the prefill behind each."""
+def waiting_as_written(replica, answers, more_ms, tpot, rounding_ms=0.0):
+    """F(l'(B + u)) - F(l'(B)), l'(x) = (x + P - it) / (P - it), B the prefill behind each.
+
+    ``rounding_ms`` makes the first B longer and the second one shorter: sums in another order
+    fall on either side of a whole token.
+    """
     spare = tpot[0] - tpot[1]
     total = 0.0
     for k in range(len(replica.waiting_ms)):
         behind = sum(replica.waiting_ms[k + 1 :])
-        after = fraction_by(answers, (behind + more_ms + spare) / spare)
-        total += after - fraction_by(answers, (behind + spare) / spare)
+        after = fraction_by(answers, (behind + rounding_ms + more_ms + spare) / spare)
+        total += after - fraction_by(answers, (behind - rounding_ms + spare) / spare)
     return total
 
 
@@ -199,10 +203,10 @@ def test_misses_are_those_of_the_rule_as_it_is_written(
         ]
         assert min(nudged) - 1e-9 <= found <= max(nudged) + 1e-9
     waiting = waiting_misses(known, 0, more_ms, tpot)
-    assert waiting <= waiting_as_written(replica, answers, more_ms + 1e-6, tpot) + 1e-9
+    assert waiting <= waiting_as_written(replica, answers, more_ms, tpot, 1e-6) + 1e-9
     # One that is late with 999 in 1,000 needs no look, nor do those before it.
     certain = 0.001 * len(replica.waiting_ms)
-    least = waiting_as_written(replica, answers, max(0.0, more_ms - 1e-6), tpot)
+    least = waiting_as_written(replica, answers, more_ms, tpot, -1e-6)
     assert waiting >= least - certain - 1e-9
 
 

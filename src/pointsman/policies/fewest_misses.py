@@ -70,15 +70,14 @@ def decoding_misses(  # noqa: PLR0913 - plain numbers, for it is the hot loop
     spare_ms = objective_ms - iteration_ms
     if spare_ms <= 0.0:
         return 0.0
-    scale = 1.0 / spare_ms
     misses = 0.0
     for k in range(account.counts):
         flight = in_flight.flights[in_flight.running[r, k]]
         if flight.first_token_ms <= now_ms:
             tokens = float(flight.tokens_out + account.steps)
             age_ms = now_ms - flight.first_token_ms
-            needed = (age_ms + stall_ms + objective_ms - tokens * iteration_ms) * scale
-            after = ended_by(in_flight, max(needed + more_ms * scale, tokens))
+            needed = (age_ms + stall_ms + objective_ms - tokens * iteration_ms) / spare_ms
+            after = ended_by(in_flight, max(needed + more_ms / spare_ms, tokens))
             before = ended_by(in_flight, max(needed, tokens))
             left = 1.0 - ended_by(in_flight, tokens)
             if left > 0.0:
@@ -93,15 +92,14 @@ def waiting_misses(in_flight: InFlight, r: int, more_ms: float, tpot: tuple[floa
     spare_ms = objective_ms - iteration_ms
     if spare_ms <= 0.0:
         return 0.0
-    scale = 1.0 / spare_ms
     misses = 0.0
     behind_ms = 0.0
     i = in_flight.accounts[r].newest
     while i != NONE:
-        before = ended_by(in_flight, (behind_ms + spare_ms) * scale)
+        before = ended_by(in_flight, (behind_ms + spare_ms) / spare_ms)
         if before > CERTAIN:
             break
-        misses += ended_by(in_flight, (behind_ms + more_ms + spare_ms) * scale) - before
+        misses += ended_by(in_flight, (behind_ms + more_ms + spare_ms) / spare_ms) - before
         behind_ms += in_flight.flights[i].work_ms
         i = in_flight.flights[i].older
     return misses
