@@ -23,11 +23,11 @@ from pointsman.comparison.bench_traffic import traffic_named
 from pointsman.comparison.held_load import Cell, Target, held_load
 from pointsman.metrics.goodput import Objectives
 from pointsman.policies.catalogue import POLICIES
-from pointsman.policies.fewest_misses import decoding_misses, own_miss, waiting_misses
+from pointsman.policies.fewest_misses import MOST_LATER, decoding_misses, own_miss, waiting_misses
 from pointsman.policies.policy import FULL_WORK_MS, ITERATION_MS, WORK_MS, policy
 from pointsman.policies.waits import wait_ms
 
-TTFT_MS, TPOT_MS, DECODING, WAITING, WORK_PRICE, NORMALISED, HINGE = range(7)
+TTFT_MS, TPOT_MS, DECODING, WAITING, WORK_PRICE, NORMALISED, BOUND = range(7)
 
 MINUTES = 12.0
 TARGET = Target(Objectives(ttft_ms=3000.0, tpot_ms=60.0))
@@ -39,7 +39,7 @@ TAKEN_AWAY = {
     "both N": {"decoding": 0.0, "waiting": 0.0},
     "work price 9 -> 1": {"work_price": 1.0},
     "normalising the work price": {"normalised": 0.0},
-    "lateness beyond the objective": {"hinge": 0.0},
+    "the bound on lateness": {"bound": 1e9},
 }
 
 
@@ -54,15 +54,16 @@ TAKEN_AWAY = {
         "waiting": 1.0,
         "work_price": 9.0,
         "normalised": 1.0,
-        "hinge": 1.0,
+        "bound": MOST_LATER,
     },
     reads=("queue", "prefix", "work", "decode", "in_flight"),
 )
 def priced(request, view, parameters, in_flight):
     ttft_ms = parameters[TTFT_MS]
-    mean = 0.0
+    mean, earliest = 0.0, np.inf
     for c in range(view.shape[1]):
         mean += view[FULL_WORK_MS, c] / view.shape[1]
+        earliest = min(earliest, wait_ms(request, view, c) + view[WORK_MS, c])
     best = 0
     least = np.inf
     for c in range(view.shape[1]):
@@ -70,11 +71,11 @@ def priced(request, view, parameters, in_flight):
         wait = wait_ms(request, view, c)
         work = view[WORK_MS, c]
         tpot = (parameters[TPOT_MS], view[ITERATION_MS, c])
-        late = max(0.0, (wait + work - ttft_ms) / ttft_ms)
+        if wait + work > max(ttft_ms, parameters[BOUND] * earliest):
+            continue
         share = mean / view[FULL_WORK_MS, c] if parameters[NORMALISED] == 1.0 else 1.0
         price = wait + parameters[WORK_PRICE] * work * share + view[ITERATION_MS, c]
-        total = own_miss(wait + work, ttft_ms) - (1.0 - parameters[HINGE]) * late
-        total += price / (3.0 * ttft_ms)
+        total = own_miss(wait + work, ttft_ms) + price / (3.0 * ttft_ms)
         inflicted = decoding_misses(in_flight, r, request.now_ms, wait, work, tpot)
         total += parameters[DECODING] * inflicted
         total += parameters[WAITING] * waiting_misses(in_flight, r, work, tpot)

@@ -68,7 +68,8 @@ def fewest_requests(world, job, listed):
 
 
 def requests(world, pair):
-    return sum(len(world.replicas[r].in_flight) for r in pair[:2] if r >= 0)
+    sent = sum(len(world.replicas[r].in_flight) for r in pair[:2] if r >= 0)
+    return sent + len(world.held_before(pair[0]))
 
 
 def least_of_all(world, job, listed):
@@ -85,11 +86,14 @@ def score(world, job, pair):
     gauges = world.read[pair[0]] if world.setting.metrics_age_ms else prefill.gauges
     waiting, running, kv_use = gauges
     pending = sum(row.uncached for row in prefill.in_flight if row.generated == 0)
-    wait_ms = prefill.wait_ms(world.now)
+    held = world.held_before(pair[0])
+    pending += sum(each.uncached for each in held)
+    wait_ms = prefill.wait_ms(world.now, held)
     if pair[1] >= 0:
         wait_ms += ahead_of_decode_ms(world, job, pair[1])
     total = 64.0 * requests(world, pair) + 32.0 * waiting + 16.0 * running + 256.0 * kv_use
     total += 2.0 * pending - 4.0 * world.cached_tokens(job, pair[0])
+    total += sum(each.job.arrival.prompt for each in held)
     total += answers.context_tokens() + 0.5 * world.expected_work_ms(job, pair[0])
     return total + 0.25 * wait_ms + 0.125 * answers.iteration_ms()
 
@@ -113,8 +117,7 @@ def decode_wait_ms(world, job, replica):
     lacking = max(0.0, count + 1 - replica.engine.max_num_seqs)
     if excess > 0:
         lacking = max(lacking, excess / max(1.0, context / max(1, count)))
-    decoding = sum(row.generated > 0 for row in replica.in_flight)
-    return lacking * answer * replica.iteration_ms() / max(1, decoding)
+    return replica.ending_ms(lacking)
 
 
 RULES = {

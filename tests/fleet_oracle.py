@@ -30,6 +30,7 @@ class Held:
     replica: int
     work_ms: float
     since_ms: float
+    uncached: int = 0
 
 
 class World:
@@ -51,6 +52,7 @@ class World:
         self.transfers: list[list] = []
         self.sent: list[tuple[float, Row]] = []
         self.held: list[Held] = []
+        self.looking_at: int | None = None
         self.most_held = self.most_in_flight = 0
         self.retries: list[Job] = []
         self.starting: list[FleetReplica] = []
@@ -203,6 +205,8 @@ class World:
             held = Held(job, r, 0.0, self.now)
             self.held.append(held)
         held.replica, held.work_ms = r, self.expected_work_ms(job, r)
+        cached = self.cached_tokens(job, r) if self.setting.reads_prefix else 0
+        held.uncached = job.arrival.prompt - cached
         self.most_held = max(self.most_held, len(self.held))
         if not too_long:
             self.look(r)
@@ -210,6 +214,15 @@ class World:
 
     def look(self, r: int) -> None:
         """Try those held for the replica, as long as it has little to do."""
+        self.looking_at = r
+        self.try_held(r)
+        self.looking_at = None
+
+    def held_before(self, r: int) -> list[Held]:
+        """Those held for the replica, but where they are tried themselves."""
+        return [each for each in self.held if each.replica == r != self.looking_at]
+
+    def try_held(self, r: int) -> None:
         tried: list[Held] = []
         while self.setting.hold:
             self.start_those_due()

@@ -5,6 +5,7 @@ receive requests and hand them over; and what the router counts of each.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,13 +157,25 @@ class FleetReplica(Replica):
         running = len(self.running) + len(self.receiving)
         return len(self.waiting), running, used / self.engine.capacity_blocks
 
-    def wait_ms(self, now_ms: float) -> float:
+    def wait_ms(self, now_ms: float, held: Sequence[Any] = ()) -> float:
+        """For the prefill of those before it, or for a seat; also behind those held for here."""
         pending = [row for row in self.in_flight if row.generated == 0]
-        if not pending:
-            return 0.0
-        since_ms = max(self.last_first_ms, pending[0].sent_ms)
-        done_ms = min(now_ms - since_ms, pending[0].work_ms)
-        return max(0.0, sum(row.work_ms for row in pending) - done_ms)
+        prefill_ms = sum(row.work_ms for row in pending)
+        if pending:
+            since_ms = max(self.last_first_ms, pending[0].sent_ms)
+            prefill_ms = max(0.0, prefill_ms - min(now_ms - since_ms, pending[0].work_ms))
+        prefill_ms += sum(each.work_ms for each in held)
+        lacking = len(self.in_flight) + len(held) + 1 - self.engine.max_num_seqs
+        if self.world.link or lacking <= 0:
+            return prefill_ms
+        return max(prefill_ms, self.ending_ms(lacking))
+
+    def ending_ms(self, count: float) -> float:
+        """How long until so many have ended, at the pace at which they end."""
+        answers = self.world.answers
+        answer = sum(answers) / len(answers) if answers else 16.0
+        decoding = sum(row.generated > 0 for row in self.in_flight)
+        return count * answer * self.iteration_ms() / max(1, decoding)
 
     def work_ms(self, prompt: int, cached: float) -> float:
         _, per_token, _, _, per_attention = self.engine.costs

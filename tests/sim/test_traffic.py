@@ -97,6 +97,24 @@ def test_beyond_the_bound_requests_are_sent_at_once():
     assert run.finish_ms.tolist() == [14.0, 58.0, 28.0]
 
 
+def test_those_held_for_a_replica_count_where_they_wait_to_go():
+    """At 2 the third is held for replica 0, 40 ms of work, so that the fourth awaits the other one;
+    both go at 50."""
+    requests = asked((0, 40, 1), (0, 40, 1), (1, 40, 1), (2, 40, 1))
+    run = simulate_fleet(requests, POLICIES["queue_aware"], alike(2), held("fcfs"))
+    assert run.finish_ms.tolist() == [50.0, 50.0, 100.0, 100.0]
+    assert run.replica.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(("seats", "replica"), [(1, 1), (2, 0)])
+def test_a_replica_whose_seats_are_taken_has_a_wait_though_no_prompt_waits_there(seats, replica):
+    """At 500 the first has had its first token for long, and decodes."""
+    requests = asked((0, 1, 100), (500, 1, 1))
+    fleet = alike(2, max_num_seqs=seats)
+    run = simulate_fleet(requests, POLICIES["queue_aware"], fleet)
+    assert run.replica.tolist() == [0, replica]
+
+
 def test_held_requests_go_elsewhere_when_their_replica_dies():
     conditions = Conditions(holding=Holding(0.0), changes=[Change(10.0, 0, "dies")])
     run = simulate_fleet(asked((0, 50, 1), (1, 50, 1), (2, 4, 1)), TURNS, alike(2), conditions)

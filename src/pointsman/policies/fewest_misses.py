@@ -27,6 +27,10 @@ SOFTNESS = 0.1  # of the TTFT objective: the width of the step from met to misse
 WORK_PRICE = 9.0  # a ms of own prefill in ms of others' waiting
 PRICE_SHARE = 3.0  # so many TTFT objectives of work weigh as much as one miss
 
+# Beyond the objective, the most that a first token comes later than the earliest one could: what
+# is late already would else be late for ever. A promise, not a fitted number.
+MOST_LATER = 1.5
+
 # Where a longer wait of a request is certain to end it late, further ones behind it need no look.
 CERTAIN = 0.999
 
@@ -43,11 +47,9 @@ def ended_by(in_flight: InFlight, tokens: float) -> float:
 
 @inlined
 def own_miss(first_token_ms: float, ttft_ms: float) -> float:
-    """The chance to be late, and beyond the objective how late: else what is late already would
-    be late for ever."""
+    """The chance to be late: a soft step at the objective."""
     late = (first_token_ms - ttft_ms) / ttft_ms
-    step = 1.0 / (1.0 + math.exp(-max(-50.0, min(50.0, late / SOFTNESS))))
-    return step + max(0.0, late)
+    return 1.0 / (1.0 + math.exp(-max(-50.0, min(50.0, late / SOFTNESS))))
 
 
 @inlined
@@ -122,14 +124,18 @@ def fewest_misses(
     ttft_ms = parameters[TTFT_MS]
     best = 0
     least = np.inf
-    mean = 0.0
+    mean, earliest = 0.0, np.inf
     for c in range(view.shape[1]):
         mean += view[FULL_WORK_MS, c]
+        earliest = min(earliest, wait_ms(request, view, c) + view[WORK_MS, c])
     mean /= view.shape[1]
+    latest = max(ttft_ms, MOST_LATER * earliest)
     for c in range(view.shape[1]):
         r = int(in_flight.replica_of[c, 0])
         wait = wait_ms(request, view, c)
         work = view[WORK_MS, c]
+        if wait + work > latest:
+            continue
         tpot = (parameters[TPOT_MS], view[ITERATION_MS, c])
         misses = own_miss(wait + work, ttft_ms)
         # Work in replicas of mean speed; 0 where prompts cost nothing.

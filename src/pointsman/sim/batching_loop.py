@@ -43,6 +43,7 @@ from pointsman.sim.router_view import (
     fill_view,
     fits_nobody,
     list_candidates,
+    needs_of,
     note_steps,
     note_waits,
     read_gauges,
@@ -234,7 +235,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
             if rules.looking_at != NONE:
                 awaited = rules.looking_at
                 i = NONE
-                if wait_ms(fleet, awaited, now_ms) <= rules.hold_ms:
+                if wait_ms(fleet, traffic, awaited, now_ms) <= rules.hold_ms:
                     i = next_held(traffic, now_ms)
                 if i == NONE:
                     rules.looking_at = NONE
@@ -353,11 +354,11 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
             # What happens with it.
             k = int(listed[c, 0])
             if rules.holds == 1:
-                too_long = wait_ms(fleet, k, now_ms) > rules.hold_ms
+                too_long = wait_ms(fleet, traffic, k, now_ms) > rules.hold_ms
                 has_room = is_held or rules.held < rules.most_held
                 overtakes = not is_held and rules.held > 0 and is_awaited(traffic, k)
                 if has_room and (too_long or overtakes):
-                    hold(traffic, i, k, work_ms(fleet, k, i, traffic.cached[k]), now_ms)
+                    hold(traffic, i, k, needs_of(fleet, traffic, k, i), now_ms)
                     _end_for_held(fleet, traffic, k, now_ms)
                     if not too_long:  # it goes behind those before it in the order
                         look_at(traffic, k)

@@ -94,15 +94,20 @@ def work_ms(fleet: Fleet, r: int, i: int, cached_tokens: float) -> float:
     return total_ms / fleet.replicas[r].slowness  # type: ignore[no-any-return]
 
 
+@inner_inlined
+def _note_steps_of(fleet: Fleet, r: int, now_ms: float) -> None:
+    account = fleet.in_flight.accounts[r]
+    account.counts = fleet.replicas[r].running
+    account.steps = 0
+    if fleet.replicas[r].decodes > 0:
+        account.steps = iterations_done(fleet, r, now_ms)
+
+
 @inner
 def note_steps(fleet: Fleet, now_ms: float) -> None:
     """Bring the tokens that have come back since the last event up to date."""
     for r in range(fleet.replicas.shape[0]):
-        account = fleet.in_flight.accounts[r]
-        account.counts = fleet.replicas[r].running
-        account.steps = 0
-        if fleet.replicas[r].decodes > 0:
-            account.steps = iterations_done(fleet, r, now_ms)
+        _note_steps_of(fleet, r, now_ms)
 
 
 @inner_inlined
@@ -126,25 +131,51 @@ def iteration_ms(fleet: Fleet, r: int) -> float:
 
 
 @inner_inlined
-def wait_ms(fleet: Fleet, r: int, now_ms: float) -> float:
-    """Expected wait for the prefill of a request sent there now."""
-    return pending_wait_ms(fleet.in_flight, r, now_ms)
-
-
-@inner_inlined
 def expected_output(fleet: Fleet) -> float:
     """Tokens of an answer to come: the mean of those that ended."""
     finished = fleet.in_flight.finished
     return finished[2] / finished[0] if finished[0] > 0 else FIRST_GUESS_TOKENS
 
 
+@inner_inlined
+def ending_ms(fleet: Fleet, r: int, requests: float) -> float:
+    """How long until so many have ended that decode there: (those that decode) / (answer length x
+    iteration) end in a millisecond."""
+    decoding = max(1.0, fleet.in_flight.accounts[r].decoding)
+    return requests * expected_output(fleet) * iteration_ms(fleet, r) / decoding  # type: ignore[no-any-return]
+
+
+@inner_inlined
+def wait_ms(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> float:
+    """Expected wait on the replica of a request sent there now: for the prefill of those before it,
+    or, where it is to decode there too, for a seat."""
+    return _wait_behind_ms(fleet, traffic, r, now_ms, 0)
+
+
+@inner_inlined
+def _wait_behind_ms(fleet: Fleet, traffic: Traffic, r: int, now_ms: float, held: int) -> float:
+    """The same, behind those ``held`` for the replica too: all of them, or 0."""
+    pending_ms = pending_wait_ms(fleet.in_flight, r, now_ms)
+    if held > 0:
+        pending_ms += traffic.awaited[r].work_ms
+    lacking = fleet.in_flight.accounts[r].requests + held + 1.0 - fleet.engines[r].max_num_seqs
+    if lacking <= 0.0 or traffic.columns[0, 1] != NONE:
+        return pending_ms
+    _note_steps_of(fleet, r, now_ms)
+    return max(pending_ms, ending_ms(fleet, r, lacking))
+
+
+@inner_inlined
+def needs_of(fleet: Fleet, traffic: Traffic, r: int, i: int) -> tuple[float, float, int]:
+    """What the request brings there: its prefill in ms, its uncached tokens, its prompt."""
+    prompt = fleet.questions[i].prompt_tokens
+    return work_ms(fleet, r, i, traffic.cached[r]), prompt - traffic.cached[r], prompt
+
+
 @inner
 def decode_wait_ms(fleet: Fleet, r: int, i: int) -> float:
-    """Expected wait for a seat and blocks on a decode replica, from what was sent there.
-
-    Requests there end at a rate of (those that decode) / (answer length x iteration); so many must
-    end as lack seats or tokens.
-    """
+    """Expected wait for a seat and blocks on a decode replica, from what was sent there: until as
+    many have ended as lack seats or tokens."""
     engine, account = fleet.engines[r], fleet.in_flight.accounts[r]
     answer = expected_output(fleet)
     tokens = context_tokens(fleet, r) + fleet.questions[i].prompt_tokens + answer
@@ -155,18 +186,20 @@ def decode_wait_ms(fleet: Fleet, r: int, i: int) -> float:
         lacking = max(lacking, (tokens - room) / max(1.0, mean_tokens))
     if lacking <= 0.0:
         return 0.0
-    return lacking * answer * iteration_ms(fleet, r) / max(1.0, account.decoding)  # type: ignore[no-any-return]
+    return ending_ms(fleet, r, lacking)
 
 
 @inner_inlined
-def pair_wait_ms(fleet: Fleet, traffic: Traffic, i: int, pair: Any, now_ms: float) -> float:
+def pair_wait_ms(  # noqa: PLR0913 - plain numbers
+    fleet: Fleet, traffic: Traffic, i: int, pair: Any, now_ms: float, held: int
+) -> float:
     """Prefill wait, hand-off, decode wait and the iteration that brings the first token."""
     prefill, decode = pair[0], pair[1]
     size = fleet.engines[0].block_size
     held = int(traffic.cached[decode]) // size
     handoff_ms = expected_transfer_ms(fleet, transfer_tokens(fleet, i, held, size))
     return (
-        wait_ms(fleet, prefill, now_ms)
+        _wait_behind_ms(fleet, traffic, prefill, now_ms, held)
         + handoff_ms
         + decode_wait_ms(fleet, decode, i)
         + iteration_ms(fleet, decode)
@@ -196,20 +229,26 @@ def read_gauges(fleet: Fleet, r: int, now_ms: float) -> None:
 
 @inner
 def fill_view(fleet: Fleet, traffic: Traffic, i: int, view: Any, now_ms: float) -> None:
-    """All rows but the cached tokens, for the candidates listed."""
+    """All rows but the cached tokens, for the candidates listed.
+
+    Held requests count where they wait to go; for one of them that is tried itself, those held for
+    the same replica do not.
+    """
     rules, listed = traffic.rules[0], fleet.in_flight.replica_of
     for c in range(view.shape[1]):
         k, decode = int(listed[c, 0]), int(listed[c, 1])
         account, gauges = fleet.in_flight.accounts[k], fleet.knowledge.gauges[k]
         answers = k if decode == NONE else decode
+        awaited = traffic.awaited[k]
+        held = 0 if k == rules.looking_at else awaited.requests
         if rules.queue == 1:
             if decode == NONE:
-                view[FREE_AT_MS, c] = now_ms + wait_ms(fleet, k, now_ms)
+                view[FREE_AT_MS, c] = now_ms + _wait_behind_ms(fleet, traffic, k, now_ms, held)
             else:
-                ahead_ms = pair_wait_ms(fleet, traffic, i, (k, decode), now_ms)
+                ahead_ms = pair_wait_ms(fleet, traffic, i, (k, decode), now_ms, held)
                 view[FREE_AT_MS, c] = now_ms + ahead_ms
         view[CANDIDATE, c] = listed[c, 2]
-        view[REQUESTS, c] = account.requests
+        view[REQUESTS, c] = account.requests + held
         if decode != NONE:
             view[REQUESTS, c] += fleet.in_flight.accounts[decode].requests
         view[WORK_MS, c] = work_ms(fleet, k, i, traffic.cached[k])
@@ -222,6 +261,9 @@ def fill_view(fleet: Fleet, traffic: Traffic, i: int, view: Any, now_ms: float) 
         if rules.steps == 1:
             view[CONTEXT_TOKENS, c] = context_tokens(fleet, answers)
             view[ITERATION_MS, c] = iteration_ms(fleet, answers)
+        if held > 0:
+            view[PENDING_TOKENS, c] += awaited.uncached_tokens
+            view[CONTEXT_TOKENS, c] += awaited.prompt_tokens
 
 
 @inner

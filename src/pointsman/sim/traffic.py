@@ -71,8 +71,20 @@ HELD = np.dtype(
         ("row", np.int64),
         ("replica", np.int32),  # the one that it waits for
         ("work_ms", np.float64),  # its prefill there
+        ("uncached_tokens", np.int64),
+        ("prompt_tokens", np.int64),
         ("look", np.int64),  # the round in which it was last tried
         ("since_ms", np.float64),
+    ],
+    align=True,
+)
+
+AWAITED = np.dtype(  # of one replica: what the requests held for it bring, in sum
+    [
+        ("requests", np.int64),
+        ("work_ms", np.float64),
+        ("uncached_tokens", np.int64),
+        ("prompt_tokens", np.int64),
     ],
     align=True,
 )
@@ -86,6 +98,7 @@ class Traffic(NamedTuple):
     retries: NDArray[np.int64]  # a ring
     changes: NDArray[Any]  # CHANGE, by time
     held: NDArray[Any]
+    awaited: NDArray[Any]  # AWAITED, by replica
     starting: NDArray[np.int64]  # those replicas
     columns: NDArray[np.int32]  # (candidates, 3): as InFlight.replica_of, of all candidates
     waits: NDArray[np.float64]  # (requests, 4), NaN where the queues are not read:
@@ -108,6 +121,7 @@ def idle_traffic(requests: int, replicas: int) -> Traffic:
         retries=np.zeros(max(1, requests), dtype=np.int64),
         changes=np.zeros(0, dtype=CHANGE),
         held=np.zeros(1, dtype=HELD),
+        awaited=np.zeros(replicas, dtype=AWAITED),
         starting=np.zeros(2 * replicas, dtype=np.int64),
         columns=columns,
         waits=np.full((requests, 4), np.nan, dtype=np.float64),
@@ -191,8 +205,11 @@ def take_retry(traffic: Traffic) -> int:
 
 
 @inner
-def hold(traffic: Traffic, i: int, r: int, work_ms: float, now_ms: float) -> None:
-    """Keep the request until replica r has little left to do; it may be held already."""
+def hold(traffic: Traffic, i: int, r: int, needs: tuple[float, float, int], now_ms: float) -> None:
+    """Keep the request until replica r has little left to do; it may be held already.
+
+    ``needs``: the time that its prefill takes there, its uncached tokens and those of its prompt.
+    """
     rules = traffic.rules[0]
     place = 0
     while place < rules.held and traffic.held[place].row != i:
@@ -202,9 +219,16 @@ def hold(traffic: Traffic, i: int, r: int, work_ms: float, now_ms: float) -> Non
         rules.held += 1
         held.row = i
         held.since_ms = now_ms
+    else:
+        _await_no_more(traffic, place)
     held.replica = r
-    held.work_ms = work_ms
+    held.work_ms, held.uncached_tokens, held.prompt_tokens = needs
     held.look = rules.look
+    awaited = traffic.awaited[r]
+    awaited.requests += 1
+    awaited.work_ms += held.work_ms
+    awaited.uncached_tokens += held.uncached_tokens
+    awaited.prompt_tokens += held.prompt_tokens
 
 
 @inner
@@ -213,7 +237,9 @@ def let_go(traffic: Traffic, i: int) -> None:
     rules = traffic.rules[0]
     kept = 0
     for place in range(rules.held):
-        if traffic.held[place].row != i:
+        if traffic.held[place].row == i:
+            _await_no_more(traffic, place)
+        else:
             if kept != place:
                 traffic.held[kept] = traffic.held[place]
             kept += 1
@@ -221,12 +247,19 @@ def let_go(traffic: Traffic, i: int) -> None:
 
 
 @inner_inlined
+def _await_no_more(traffic: Traffic, place: int) -> None:
+    held = traffic.held[place]
+    awaited = traffic.awaited[held.replica]
+    awaited.requests -= 1
+    awaited.work_ms = awaited.work_ms - held.work_ms if awaited.requests > 0 else 0.0
+    awaited.uncached_tokens -= held.uncached_tokens
+    awaited.prompt_tokens -= held.prompt_tokens
+
+
+@inner_inlined
 def is_awaited(traffic: Traffic, r: int) -> bool:
     """Whether a held request waits for the replica."""
-    found = False
-    for place in range(traffic.rules[0].held):
-        found = found or traffic.held[place].replica == r
-    return found
+    return traffic.awaited[r].requests > 0  # type: ignore[no-any-return]
 
 
 @inner_inlined
