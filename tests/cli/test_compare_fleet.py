@@ -127,6 +127,35 @@ def test_every_flag_arrives_where_it_belongs(capsys, folder):
     assert document["fleet"]["seed"] == 9
 
 
+@pytest.mark.parametrize(
+    ("words", "by_priority", "p50_ms", "worst_ms"),
+    [
+        # one at a time, 20 ms each but the last of 40: at 1 and 2 ms they wait for the first
+        ((), False, 40 - 1, 80 - 2),
+        (("--scheduling-policy", "fcfs"), False, 40 - 1, 80 - 2),
+        (("--scheduling-policy", "priority"), True, 60 - 2, 80 - 1),
+    ],
+)
+def test_waiting_requests_go_by_priority_where_that_is_asked(
+    capsys, folder, words, by_priority, p50_ms, worst_ms
+):
+    rows = [(0, 100, 0), (1, 100, 1), (2, 300, 0)]
+    (folder / "trace.jsonl").write_text(
+        "".join(
+            f'{{"arrival_ms": {ms}, "prompt_tokens": {tokens}, "output_tokens": 1,'
+            f' "priority": {priority}}}\n'
+            for ms, tokens, priority in rows
+        )
+    )
+    one = ("--fleet", "1", "--costs", "costs.json", "--max-num-seqs", 1, "--policy", "round_robin")
+    document = compared(capsys, *one, *words)
+    assert document["fleet"]["groups"][0]["engine"]["by_priority"] is by_priority
+    ttft_ms = document["results"][0]["metrics"]["ttft_ms"]
+    assert (ttft_ms["p50"], ttft_ms["worst"]) == (p50_ms, worst_ms)
+    _, table, _ = run(capsys, "compare", "trace.jsonl", *one, *words)
+    assert ("by priority" in table) is by_priority
+
+
 def test_a_file_describes_a_fleet_and_a_flag_goes_before_it(capsys, folder):
     (folder / "sub").mkdir()
     write_costs(folder / "sub" / "mine.json")
@@ -190,6 +219,12 @@ def test_csv_and_the_table_are_of_the_same_comparison(capsys, folder):
         (("--fleet", "2xh100", *MODEL, "--kv-block-size", "0"), "block_size is 0"),
         (("--fleet", "2xh100", *MODEL, "--kv-blocks", "0"), "kv_blocks is 0"),
         (("--fleet", "2xh100", *MODEL, "--max-num-seqs", "0"), "max_num_seqs is 0"),
+        (
+            ("--fleet", "2xh100", *MODEL, "--scheduling-policy", "prioriti"),
+            "scheduling_policy 'prioriti' is unknown; expected one of fcfs, priority; did you mean"
+            " priority?",
+        ),
+        (("--replicas", "2", "--scheduling-policy", "fcfs"), "--scheduling-policy goes with"),
         (("--fleet", "2xh100", *MODEL, "--metrics-age-ms", "nan"), "metrics_age_ms is nan"),
         (("--fleet", "2xh100", *MODEL, "--hold-order", "fcfs"), "or --hold-ms"),
         (("--fleet", "2xh100", *MODEL, "--think-ms", "1"), "or --concurrency"),

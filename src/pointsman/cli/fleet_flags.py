@@ -32,6 +32,7 @@ _OF_ENGINES = (
         "TOKENS",
         "of the KV cache (default: the trace's if larger than 16, else 16)",
     ),
+    ("--scheduling-policy", str, "NAME", "fcfs or priority: who waits first (vLLM's flag)"),
 )
 _OF_SURROUNDINGS = (
     ("--metrics-age-ms", float, "MS", "between two readings of an engine's gauges (default: 0)"),
@@ -138,6 +139,7 @@ def _overrides(arguments: argparse.Namespace, objectives: Objectives | None) -> 
                 "max_num_seqs": arguments.max_num_seqs,
                 "max_num_batched_tokens": arguments.max_num_batched_tokens,
                 "kv_blocks": arguments.kv_blocks,
+                "scheduling_policy": arguments.scheduling_policy,
             }
         ),
         tables={

@@ -113,7 +113,7 @@ def _assumptions(comparison: FleetComparison) -> str:
         lines.append(
             f"{group.name}: {engine.kv_blocks:,} KV blocks of {engine.block_size} tokens,"
             f" max_num_seqs {engine.max_num_seqs:,}, max_num_batched_tokens"
-            f" {engine.max_num_batched_tokens:,}"
+            f" {engine.max_num_batched_tokens:,}{', by priority' if engine.by_priority else ''}"
         )
         first += group.count
     lines += [_link(fleet.split)] if fleet.split is not None else []
