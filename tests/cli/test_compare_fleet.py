@@ -156,6 +156,17 @@ def test_waiting_requests_go_by_priority_where_that_is_asked(
     assert ("by priority" in table) is by_priority
 
 
+def test_samples_over_time_are_there_where_they_are_asked_for(capsys, folder):
+    words = ("--fleet", "2", "--costs", "costs.json", "--policy", "round_robin")
+    assert compared(capsys, *words)["results"][0]["over_time"] is None
+    over_time = compared(capsys, *words, "--over-time")["results"][0]["over_time"]
+    assert over_time["step_ms"] == 1000
+    names = ("running", "waiting", "kv_used_fraction")
+    assert [tuple(each) for each in over_time["replicas"]] == [names] * 2
+    _, table, _ = run(capsys, "compare", "trace.jsonl", *words, "--over-time")
+    assert "round_robin over time, every 1 s: " in table
+
+
 def test_a_file_describes_a_fleet_and_a_flag_goes_before_it(capsys, folder):
     (folder / "sub").mkdir()
     write_costs(folder / "sub" / "mine.json")
@@ -246,6 +257,9 @@ def test_csv_and_the_table_are_of_the_same_comparison(capsys, folder):
             ("--fleet", "2xh100", *MODEL, "--cache-hit-speedup", "0.5"),
             "--cache-hit-speedup goes with --replicas",
         ),
+        (("--replicas", "2", "--over-time"), "--over-time goes with --fleet"),
+        (("--fleet", "2xh100", *MODEL, "--over-time", "--format", "csv"), "does not go with csv"),
+        (("--fleet", "2xh100", *MODEL, "--over-time", "--output", "a.csv"), "does not go with csv"),
         (("--replicas", "2", "--goodput", "ttft:9"), "--goodput goes with --fleet"),
         (("--replicas", "2", "--kv-block-size", "9"), "--kv-block-size goes with --fleet"),
     ],

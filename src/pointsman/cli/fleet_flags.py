@@ -69,10 +69,17 @@ def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
         metavar="POLICY",
         help="the policy that the others are held against (default: the best)",
     )
+    group.add_argument(
+        "--over-time",
+        action="store_const",
+        const=True,
+        help="with each policy samples of every replica: running, waiting, KV use (not in csv)",
+    )
 
 
 FLEET_ONLY = (
     *("model", "models", "devices", "engine_version", "hold_order", "goodput", "baseline"),
+    "over_time",
     *(flag[2:].replace("-", "_") for flag, *_ in (*_OF_ENGINES, *_OF_SURROUNDINGS)),
 )
 
