@@ -30,6 +30,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (tmp_path / "timed.jsonl").write_text('{"arrival_ms": 0, "service_ms": 5}\n')
+    (tmp_path / "constants.json").write_text('{"prefill_ms_per_token": 0.1}')
     write_costs(tmp_path / "costs.json")
     return tmp_path
 
@@ -227,6 +228,14 @@ def test_csv_and_the_table_are_of_the_same_comparison(capsys, folder):
         ),
         (("--replicas", "2", "--engine-version", "1"), "--engine-version goes with --fleet"),
         (("--fleet", "none.toml"), "none.toml: no such file"),
+        (("--fleet", "trace.jsnl"), "trace.jsnl: no such file; did you mean trace.jsonl?"),
+        (("--fleet", "sub/fleet"), "sub/fleet: no such file"),
+        (("--fleet", "h100"), "'h100' is no group of replicas; expected such as 4xh100"),
+        (("--replicas", "2", "--costs", "costs.json"), "or compare --fleet N --costs costs.json"),
+        (
+            ("--fleet", "2", "--costs", "constants.json"),
+            "which go with --replicas",
+        ),
         (("--fleet", "2xh100", *MODEL, "--kv-block-size", "0"), "block_size is 0"),
         (("--fleet", "2xh100", *MODEL, "--kv-blocks", "0"), "kv_blocks is 0"),
         (("--fleet", "2xh100", *MODEL, "--max-num-seqs", "0"), "max_num_seqs is 0"),

@@ -18,7 +18,6 @@ FLEET_HELP = (
 ENGINE_VERSION_HELP = (
     "of the engine that will serve, such as 0.19.0; warned of where --costs are of another one"
 )
-FILE_SUFFIX = ".toml"
 HOLD_ORDERS = ("fcfs", "shortest_prefill", "earliest_deadline")
 
 # Flag, type, metavar, help; each is None unless given.
@@ -108,10 +107,10 @@ def described_fleet(
 ) -> FleetDescription:
     """The fleet of ``--fleet``, with what the other flags say in place of what a file says."""
     from pointsman.fleet.tables import described, fleet_tables
-    from pointsman.fleet.words import groups_of_words
+    from pointsman.fleet.words import groups_of_words, names_a_file
 
     text: str = arguments.fleet
-    if text.endswith(FILE_SUFFIX):
+    if names_a_file(text):
         path = Path(text)
         known = _known(arguments, path.parent)
         return described(fleet_tables(path), known, _overrides(arguments, objectives), text)
@@ -135,9 +134,10 @@ def _known(arguments: argparse.Namespace, folder: Path) -> Known:
 
 def _overrides(arguments: argparse.Namespace, objectives: Objectives | None) -> Overrides:
     from pointsman.fleet.tables import Overrides
+    from pointsman.fleet.words import names_a_file
 
     costs = arguments.costs
-    if costs is not None and arguments.fleet.endswith(FILE_SUFFIX):
+    if costs is not None and names_a_file(arguments.fleet):
         costs = costs.absolute()  # of where the command runs, not of the file's folder
     return Overrides(
         groups=_given(

@@ -26,6 +26,7 @@ from pointsman.costs.fields import (
     check_fields,
 )
 from pointsman.costs.iteration import IterationCosts
+from pointsman.costs.stages import StageCosts
 from pointsman.workload.workload import Workload
 
 SCHEMA = "pointsman.costs/1"
@@ -197,6 +198,11 @@ def _checked(values: object, where: str) -> dict[str, Any]:
     if isinstance(values, dict) and values.get("schema", SCHEMA) != SCHEMA:
         wanted = f"{SCHEMA!r}, as pointsman calibrate --output writes it"
         raise wrong_value(where, "schema", values["schema"], wanted)
+    if isinstance(values, dict) and values.keys() & set(StageCosts.__struct_fields__):
+        raise InputError(
+            f"{where}: cost constants of replicas that serve one request at a time, which go with"
+            " --replicas; expected a file that pointsman calibrate --output wrote"
+        )
     checked = check_fields(values, _FILE, where)
     for name, fields in _GROUPS.items():
         check_fields(checked[name], fields, f"{where}: {name}")
