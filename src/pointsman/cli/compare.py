@@ -66,6 +66,7 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
     from pointsman.core.errors import InputError
     from pointsman.fleet.objectives import with_objectives
     from pointsman.report.fleet_comparison import fleet_comparison_text
+    from pointsman.sim.kernels import kernels_for
 
     if arguments.cache_hit_speedup is not None:
         raise InputError(
@@ -86,7 +87,7 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
         over_time=bool(arguments.over_time),
     )
     workload = options.read_trace(arguments)
-    progress.announce_compilation()
+    progress.announce_compilation(kernels_for(policies, description.conditions))
     with progress.steps(len(policies), len(workload)) as begin:
         comparison = compare_on_fleet(
             workload, policies, description, trial, lambda policy: begin(policy.label)

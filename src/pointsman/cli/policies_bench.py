@@ -89,12 +89,13 @@ def add_parser(actions: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Bench; 0."""
     from pointsman.comparison.bench_fleets import fleets_named
-    from pointsman.comparison.load_bench import asked_for, bench
+    from pointsman.comparison.load_bench import asked_for, bench, policies_of
     from pointsman.core.errors import wrong_value
     from pointsman.metrics.goodput import objectives_of
     from pointsman.policies.catalogue import POLICIES
     from pointsman.report.load_bench import bench_text
     from pointsman.report.load_bench_document import BenchReport
+    from pointsman.sim.kernels import kernels_for
 
     if arguments.jobs < 1:
         raise wrong_value("policies bench", "--jobs", arguments.jobs, "an integer >= 1")
@@ -103,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     asked = asked_for(arguments.policy or list(POLICIES), objectives, holding, arguments.quick)
     fleets = fleets_named(arguments.fleet)
     traces = _traces(arguments)
-    progress.announce_compilation()
+    progress.announce_compilation(kernels_for(policies_of(asked).values()))
     results = bench(traces, fleets, asked, arguments.jobs)
     cells = []
     with progress.steps(len(traces) * len(fleets), progress.SIMULATED_REQUESTS) as begin:
