@@ -74,7 +74,7 @@ def test_recorded_costs_need_no_device(capsys, folder):
 def test_costs_outside_their_range_are_warned_of_wherever_the_result_goes(capsys, folder):
     write_costs(folder / "narrow.json", limits={"prompt_tokens": 50})
     words = ("compare", "trace.jsonl", "--fleet", "3", "--costs", "narrow.json")
-    warning = "narrow.json: prompt_tokens is 100 and the costs were fitted up to 50"
+    warning = "narrow.json: prompt_tokens is 100 and the costs were fitted up to 50 tokens"
     _, out, err = run(capsys, *words)
     assert (out.count(warning), err) == (1, "")
     _, out, err = run(capsys, *words, "--format", "json")

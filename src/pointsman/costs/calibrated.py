@@ -57,6 +57,15 @@ class ValidityRange(msgspec.Struct, frozen=True):
     rate_rps: float
 
 
+_UNITS = {
+    "prompt_tokens": "tokens",
+    "output_tokens": "tokens",
+    "batch": "requests at once",
+    "kv_tokens": "tokens",
+    "rate_rps": "requests/s",
+}
+
+
 class Residuals(msgspec.Struct, frozen=True):
     """What the fit left: the loss, and the mean of each relative residual's size."""
 
@@ -175,7 +184,8 @@ def _beyond(limits: ValidityRange, figures: RunFigures) -> Iterator[str]:
     for name in ValidityRange.__struct_fields__:
         value, limit = getattr(figures, name), getattr(limits, name)
         if value is not None and value > limit:
-            yield f"{name} is {value:,.6g} and the costs were fitted up to {limit:,.6g}"
+            most = f"{limit:,.6g} {_UNITS[name]}"
+            yield f"{name} is {value:,.6g} and the costs were fitted up to {most}"
 
 
 def _other_engine(engine: EngineFacts, figures: RunFigures) -> Iterator[str]:
