@@ -284,7 +284,25 @@ def test_what_is_wrong_is_said_in_one_line(capsys, folder, words, message):
 def test_a_trace_without_tokens_is_refused(capsys, folder):
     code, out, err = run(capsys, "compare", "timed.jsonl", "--fleet", "2xh100", *MODEL)
     assert (code, out) == (2, "")
-    assert "workload row 0: prompt_tokens is missing, output_tokens is missing" in err
+    assert "timed.jsonl line 1: prompt_tokens is missing, output_tokens is missing" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"pointsman": 1, "block_size_tokens": 16}\n{A}\n\n{B}\n{C}\n', "odd.jsonl line 5"),
+        ("{A}\n{B}\n{B}\n{C}\n", "odd.jsonl line 4"),
+        ("{B}\n{A}\n{C}\n", "odd.jsonl: workload row 2"),  # sorted: lines are not kept
+    ],
+)
+def test_a_request_without_an_answer_is_named_by_its_line(capsys, folder, text, place):
+    rows = {"A": (0, 5), "B": (1, 5), "C": (2, 0)}
+    for name, (ms, output) in rows.items():
+        row = f'{{"arrival_ms": {ms}, "prompt_tokens": 9, "output_tokens": {output}}}'
+        text = text.replace(f"{{{name}}}", row)
+    (folder / "odd.jsonl").write_text(text)
+    code, _, err = run(capsys, "compare", "odd.jsonl", "--fleet", "2xh100", *MODEL)
+    assert (code, f"{place}: prompt_tokens is 9, output_tokens is 0" in err) == (2, True)
 
 
 @pytest.mark.parametrize("words", [(), ("--replicas", "2", "--fleet", "2xh100")])
