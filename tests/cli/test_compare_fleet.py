@@ -30,6 +30,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (tmp_path / "timed.jsonl").write_text('{"arrival_ms": 0, "service_ms": 5}\n')
+    (tmp_path / "constants.json").write_text('{"prefill_ms_per_token": 0.1}')
     write_costs(tmp_path / "costs.json")
     return tmp_path
 
@@ -73,7 +74,7 @@ def test_recorded_costs_need_no_device(capsys, folder):
 def test_costs_outside_their_range_are_warned_of_wherever_the_result_goes(capsys, folder):
     write_costs(folder / "narrow.json", limits={"prompt_tokens": 50})
     words = ("compare", "trace.jsonl", "--fleet", "3", "--costs", "narrow.json")
-    warning = "narrow.json: prompt_tokens is 100 and the costs were fitted up to 50"
+    warning = "narrow.json: prompt_tokens is 100 and the costs were fitted up to 50 tokens"
     _, out, err = run(capsys, *words)
     assert (out.count(warning), err) == (1, "")
     _, out, err = run(capsys, *words, "--format", "json")
@@ -125,6 +126,46 @@ def test_every_flag_arrives_where_it_belongs(capsys, folder):
     assert [engine[name] for name in limits] == [3, 200, 32, 50]
     assert document["objectives"]["tpot_ms"] == 60
     assert document["fleet"]["seed"] == 9
+
+
+@pytest.mark.parametrize(
+    ("words", "by_priority", "p50_ms", "worst_ms"),
+    [
+        # one at a time, 20 ms each but the last of 40: at 1 and 2 ms they wait for the first
+        ((), False, 40 - 1, 80 - 2),
+        (("--scheduling-policy", "fcfs"), False, 40 - 1, 80 - 2),
+        (("--scheduling-policy", "priority"), True, 60 - 2, 80 - 1),
+    ],
+)
+def test_waiting_requests_go_by_priority_where_that_is_asked(
+    capsys, folder, words, by_priority, p50_ms, worst_ms
+):
+    rows = [(0, 100, 0), (1, 100, 1), (2, 300, 0)]
+    (folder / "trace.jsonl").write_text(
+        "".join(
+            f'{{"arrival_ms": {ms}, "prompt_tokens": {tokens}, "output_tokens": 1,'
+            f' "priority": {priority}}}\n'
+            for ms, tokens, priority in rows
+        )
+    )
+    one = ("--fleet", "1", "--costs", "costs.json", "--max-num-seqs", 1, "--policy", "round_robin")
+    document = compared(capsys, *one, *words)
+    assert document["fleet"]["groups"][0]["engine"]["by_priority"] is by_priority
+    ttft_ms = document["results"][0]["metrics"]["ttft_ms"]
+    assert (ttft_ms["p50"], ttft_ms["worst"]) == (p50_ms, worst_ms)
+    _, table, _ = run(capsys, "compare", "trace.jsonl", *one, *words)
+    assert ("by priority" in table) is by_priority
+
+
+def test_samples_over_time_are_there_where_they_are_asked_for(capsys, folder):
+    words = ("--fleet", "2", "--costs", "costs.json", "--policy", "round_robin")
+    assert compared(capsys, *words)["results"][0]["over_time"] is None
+    over_time = compared(capsys, *words, "--over-time")["results"][0]["over_time"]
+    assert over_time["step_ms"] == 1000
+    names = ("running", "waiting", "kv_used_fraction")
+    assert [tuple(each) for each in over_time["replicas"]] == [names] * 2
+    _, table, _ = run(capsys, "compare", "trace.jsonl", *words, "--over-time")
+    assert "round_robin over time, every 1 s: " in table
 
 
 def test_a_file_describes_a_fleet_and_a_flag_goes_before_it(capsys, folder):
@@ -187,9 +228,23 @@ def test_csv_and_the_table_are_of_the_same_comparison(capsys, folder):
         ),
         (("--replicas", "2", "--engine-version", "1"), "--engine-version goes with --fleet"),
         (("--fleet", "none.toml"), "none.toml: no such file"),
+        (("--fleet", "trace.jsnl"), "trace.jsnl: no such file; did you mean trace.jsonl?"),
+        (("--fleet", "sub/fleet"), "sub/fleet: no such file"),
+        (("--fleet", "h100"), "'h100' is no group of replicas; expected such as 4xh100"),
+        (("--replicas", "2", "--costs", "costs.json"), "or compare --fleet N --costs costs.json"),
+        (
+            ("--fleet", "2", "--costs", "constants.json"),
+            "which go with --replicas",
+        ),
         (("--fleet", "2xh100", *MODEL, "--kv-block-size", "0"), "block_size is 0"),
         (("--fleet", "2xh100", *MODEL, "--kv-blocks", "0"), "kv_blocks is 0"),
         (("--fleet", "2xh100", *MODEL, "--max-num-seqs", "0"), "max_num_seqs is 0"),
+        (
+            ("--fleet", "2xh100", *MODEL, "--scheduling-policy", "prioriti"),
+            "scheduling_policy 'prioriti' is unknown; expected one of fcfs, priority; did you mean"
+            " priority?",
+        ),
+        (("--replicas", "2", "--scheduling-policy", "fcfs"), "--scheduling-policy goes with"),
         (("--fleet", "2xh100", *MODEL, "--metrics-age-ms", "nan"), "metrics_age_ms is nan"),
         (("--fleet", "2xh100", *MODEL, "--hold-order", "fcfs"), "or --hold-ms"),
         (("--fleet", "2xh100", *MODEL, "--think-ms", "1"), "or --concurrency"),
@@ -211,6 +266,9 @@ def test_csv_and_the_table_are_of_the_same_comparison(capsys, folder):
             ("--fleet", "2xh100", *MODEL, "--cache-hit-speedup", "0.5"),
             "--cache-hit-speedup goes with --replicas",
         ),
+        (("--replicas", "2", "--over-time"), "--over-time goes with --fleet"),
+        (("--fleet", "2xh100", *MODEL, "--over-time", "--format", "csv"), "does not go with csv"),
+        (("--fleet", "2xh100", *MODEL, "--over-time", "--output", "a.csv"), "does not go with csv"),
         (("--replicas", "2", "--goodput", "ttft:9"), "--goodput goes with --fleet"),
         (("--replicas", "2", "--kv-block-size", "9"), "--kv-block-size goes with --fleet"),
     ],
@@ -226,7 +284,25 @@ def test_what_is_wrong_is_said_in_one_line(capsys, folder, words, message):
 def test_a_trace_without_tokens_is_refused(capsys, folder):
     code, out, err = run(capsys, "compare", "timed.jsonl", "--fleet", "2xh100", *MODEL)
     assert (code, out) == (2, "")
-    assert "workload row 0: prompt_tokens is missing, output_tokens is missing" in err
+    assert "timed.jsonl line 1: prompt_tokens is missing, output_tokens is missing" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"pointsman": 1, "block_size_tokens": 16}\n{A}\n\n{B}\n{C}\n', "odd.jsonl line 5"),
+        ("{A}\n{B}\n{B}\n{C}\n", "odd.jsonl line 4"),
+        ("{B}\n{A}\n{C}\n", "odd.jsonl: workload row 2"),  # sorted: lines are not kept
+    ],
+)
+def test_a_request_without_an_answer_is_named_by_its_line(capsys, folder, text, place):
+    rows = {"A": (0, 5), "B": (1, 5), "C": (2, 0)}
+    for name, (ms, output) in rows.items():
+        row = f'{{"arrival_ms": {ms}, "prompt_tokens": 9, "output_tokens": {output}}}'
+        text = text.replace(f"{{{name}}}", row)
+    (folder / "odd.jsonl").write_text(text)
+    code, _, err = run(capsys, "compare", "odd.jsonl", "--fleet", "2xh100", *MODEL)
+    assert (code, f"{place}: prompt_tokens is 9, output_tokens is 0" in err) == (2, True)
 
 
 @pytest.mark.parametrize("words", [(), ("--replicas", "2", "--fleet", "2xh100")])

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
+from numba import types
 
+from pointsman import POLICIES
+from pointsman.calibrate.lockstep import lockstep_loop
+from pointsman.calibrate.setup import EngineSetup
+from pointsman.calibrate.simulated import kernels_of
 from pointsman.cli import progress
-from pointsman.core.compiled import cache_folder
+from pointsman.core.compiled import Kernel
+from pointsman.sim.conditions import NOTHING_SPECIAL, Change, Conditions
+from pointsman.sim.kernels import kernels_for
 
 
 class Terminal(io.StringIO):
@@ -50,23 +58,47 @@ def test_a_large_file_is_shown_being_read(tmp_path, size_bytes, shown):
     assert ("reading t.jsonl" in stream.getvalue()) is shown
 
 
+def halves() -> Kernel:
+    return Kernel(lambda number: number / 2.0, types.float64(types.float64))
+
+
 def test_a_first_run_on_a_terminal_says_that_it_compiles(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     terminal, pipe = Terminal(), io.StringIO()
-    progress.announce_compilation(terminal)
-    progress.announce_compilation(pipe)
-    assert "once for this version" in terminal.getvalue()
+    progress.announce_compilation([halves()], terminal)
+    progress.announce_compilation([halves()], pipe)
+    assert terminal.getvalue().endswith("once for this version of Pointsman: some 20 s\n")
     assert pipe.getvalue() == ""
 
 
 def test_once_it_is_compiled_nothing_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    found = cache_folder() / "sim_x" / "batching_loop._loop.run-1.py311.nbi"
-    found.parent.mkdir(parents=True)
-    found.touch()
+    assert halves()(3.0) == 1.5
     terminal = Terminal()
-    progress.announce_compilation(terminal)
+    progress.announce_compilation([halves()], terminal)
     assert terminal.getvalue() == ""
+
+
+def test_what_is_compiled_in_a_form_of_its_own_is_announced_too(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    changes = Conditions(changes=[Change(1.0, 0, "dies")])
+    alike, other = POLICIES["round_robin"], POLICIES["fewest_misses"]
+    for policies, conditions, seconds in (
+        ((alike, POLICIES["queue_aware"]), NOTHING_SPECIAL, 20),
+        ((alike, other), NOTHING_SPECIAL, 25),  # it reads the requests in flight
+        ((alike, other), changes, 30),
+    ):
+        terminal = Terminal()
+        progress.announce_compilation(kernels_for(policies, conditions), terminal)
+        assert f"some {seconds} s\n" in terminal.getvalue()
+
+
+def test_engine_cores_in_lockstep_have_a_loop_of_their_own():
+    setup = EngineSetup(
+        max_num_seqs=1, max_num_batched_tokens=1, kv_blocks=None, block_size=1, engine_cores=2
+    )
+    assert kernels_of(replace(setup, lockstep=True)) == (lockstep_loop(),)
+    assert lockstep_loop() not in kernels_of(setup)
 
 
 def test_a_fit_is_announced_on_a_terminal_alone():

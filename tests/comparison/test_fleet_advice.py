@@ -15,6 +15,7 @@ from pointsman.fleet.description import FleetDescription
 from pointsman.fleet.groups import Group, Recorded
 from pointsman.metrics.goodput import Goodput, Objectives
 from pointsman.metrics.latency import Spread
+from pointsman.metrics.replicas import Skews
 from pointsman.metrics.serving import serving_metrics
 from pointsman.sim.batching import simulate_fleet
 from pointsman.sim.outcome import answers_of, loads_of
@@ -115,6 +116,52 @@ def test_no_policy_is_named_where_one_other_is_not_told_from_the_best(compared):
         " against 52.0 ms (queue_aware, a difference of -3.0 to 7.0 ms). Of these, queue_aware"
         " reads the fewest signals. Worse: random (90.0 ms)."
     )
+
+
+def test_a_tie_says_which_other_figures_tell_the_two_apart(compared):
+    comparison = compared(
+        ("locality_aware", (0.9, 50.0), {}),
+        (
+            "queue_aware",
+            (0.9, 48.0),
+            {
+                "goodput_fraction": (-0.1, 0.1),
+                "p95_ttft_ms": (-4.0, -1.0),
+                "mean_ttft_ms": (-3.0, 7.0),
+                "mean_e2e_ms": (5.0, 9.0),
+            },
+        ),
+    )
+    assert (
+        "(queue_aware, a difference of -10.00 to 10.00 points). Yet P95 TTFT of queue_aware is 1.0"
+        " to 4.0 ms (at 95%) better; mean E2E of queue_aware is 5.0 to 9.0 ms (at 95%) worse. Of"
+        " these, queue_aware reads the fewest signals."
+    ) in advise_on_fleet(comparison).sentence
+
+
+@pytest.mark.parametrize(
+    ("cached", "skews", "words"),
+    [
+        (0.5, (0.1, 0.1), " Seen, without an interval: cached prompt tokens 62.0% against 50.0%"),
+        (0.6, (0.1, 0.9), " Seen, without an interval: token skew 0.10 against 0.90 (random). "),
+        (0.6, (0.1, 0.2), None),
+        (None, (0.1, 0.1), None),
+    ],
+)
+def test_a_tie_says_where_hits_or_loads_are_far_apart(compared, cached, skews, words):
+    comparison = compared(
+        ("queue_aware", (None, 50.0), {}), ("random", (None, 52.0), {"p95_ttft_ms": (-3.0, 7.0)})
+    )
+    results = tuple(
+        replace(
+            result,
+            metrics=replace(result.metrics, cached_token_fraction=fraction),
+            skews={"all": Skews(requests=0.0, tokens=skew, busy=0.0)},
+        )
+        for result, fraction, skew in zip(comparison.results, (0.62, cached), skews, strict=True)
+    )
+    sentence = advise_on_fleet(replace(comparison, results=results)).sentence
+    assert "Seen" not in sentence if words is None else words in sentence
 
 
 def test_one_policy_alone_is_not_recommended(compared):

@@ -222,6 +222,6 @@ def test_costs_outside_their_range_are_warned_of(two, tmp_path):
     )
     comparison = compare_on_fleet(FOUR, [first], FleetDescription(groups=(narrow,)), Trial())
     assert comparison.warnings == (
-        "narrow.json: prompt_tokens is 100 and the costs were fitted up to 50",
+        "narrow.json: prompt_tokens is 100 and the costs were fitted up to 50 tokens",
     )
     assert compare_on_fleet(FOUR, [first], two, Trial()).warnings == ()

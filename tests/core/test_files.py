@@ -64,6 +64,15 @@ def test_a_file_that_is_not_there_is_wrong_input(tmp_path):
                 read(path)
 
 
+def test_the_nearest_file_is_named_for_one_that_is_not_there(tmp_path):
+    (tmp_path / "fleet.toml").touch()
+    (tmp_path / "fleet.tm").mkdir()
+    with pytest.raises(InputError, match=rf"no such file; did you mean {tmp_path}/fleet.toml\?$"):
+        read_file(tmp_path / "fleet.tml")
+    with pytest.raises(InputError, match=r"no such file$"):
+        read_file(tmp_path / "other.csv")
+
+
 def test_a_path_with_a_null_character_is_wrong_input():
     for read in (read_file, check_is_file):
         with pytest.raises(InputError, match="null character"):

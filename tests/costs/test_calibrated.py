@@ -134,15 +134,21 @@ def test_inside_the_range_there_is_nothing_to_say():
     [
         (
             RunFigures(prompt_tokens=9000),
-            "prompt_tokens is 9,000 and the costs were fitted up to 4,000",
+            "prompt_tokens is 9,000 and the costs were fitted up to 4,000 tokens",
         ),
         (
             RunFigures(output_tokens=1001),
-            "output_tokens is 1,001 and the costs were fitted up to 1,000",
+            "output_tokens is 1,001 and the costs were fitted up to 1,000 tokens",
         ),
-        (RunFigures(batch=256), "batch is 256 and the costs were fitted up to 128"),
+        (
+            RunFigures(batch=256),
+            "batch is 256 and the costs were fitted up to 128 requests at once",
+        ),
         (RunFigures(kv_tokens=150_001), "kv_tokens is 150,001 and the costs were fitted up to"),
-        (RunFigures(rate_rps=21.0), "rate_rps is 21 and the costs were fitted up to 10.5"),
+        (
+            RunFigures(rate_rps=21.0),
+            "rate_rps is 21 and the costs were fitted up to 10.5 requests/s",
+        ),
         (
             RunFigures(engine_model="vllm-v2"),
             "engine model is vllm-v2 and the costs were fitted to vllm-v1",

@@ -6,6 +6,7 @@ import pytest
 
 from pointsman.core.errors import InputError
 from pointsman.costs.files import checked_costs, read_costs
+from tests.fleet.cost_files import write_costs
 
 
 def test_absent_keys_keep_their_defaults(tmp_path):
@@ -13,6 +14,13 @@ def test_absent_keys_keep_their_defaults(tmp_path):
     file.write_text("tp_degree = 2\n")
     costs = read_costs(file)
     assert (costs.tp_degree, costs.pp_stages, costs.prefill_ms_per_token) == (2, 1, 0.05)
+
+
+def test_the_costs_of_a_recorded_engine_are_pointed_to_the_fleet_that_they_are_for(tmp_path):
+    path = write_costs(tmp_path / "costs.json")
+    wanted = rf"recorded engine \(pointsman.costs/1\).*compare --fleet N --costs {path}"
+    with pytest.raises(InputError, match=wanted):
+        read_costs(path)
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,8 @@ def test_what_is_beyond_the_range_is_said(tmp_path):
     limits = {"prompt_tokens": 99, "batch": 1}
     fleet, figures = asked(tmp_path, 1, limits=limits)
     assert range_warnings(fleet, figures) == (
-        "costs.json: prompt_tokens is 100 and the costs were fitted up to 99",
-        "costs.json: batch is 2 and the costs were fitted up to 1",
+        "costs.json: prompt_tokens is 100 and the costs were fitted up to 99 tokens",
+        "costs.json: batch is 2 and the costs were fitted up to 1 requests at once",
     )
     inside, figures = asked(tmp_path, 1)
     assert range_warnings(inside, figures) == ()

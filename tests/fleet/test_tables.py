@@ -100,6 +100,15 @@ def test_the_objective_is_the_deadline_of_held_requests_where_the_file_names_non
     assert fleet_of(unheld, tmp_path, flags).conditions.holding is None
 
 
+def test_each_group_says_who_waits_first_and_a_flag_goes_before_it(tmp_path):
+    text = GROUP + 'scheduling_policy = "priority"\n' + GROUP
+    fleet = fleet_of(text, tmp_path)
+    assert [group.engine(16).by_priority for group in fleet.groups] == [True, False]
+    flags = Overrides(groups={"scheduling_policy": "fcfs"}, tables={})
+    fleet = fleet_of(text, tmp_path, flags)
+    assert [group.engine(16).by_priority for group in fleet.groups] == [False, False]
+
+
 def test_costs_are_looked_up_beside_the_file(tmp_path):
     write_costs(tmp_path / "mine.json")
     fleet = fleet_of('[[replicas]]\ncount = 3\ncosts = "mine.json"\n', tmp_path)
@@ -123,6 +132,11 @@ GROUP = '[[replicas]]\ncount = 2\ndevice = "h100"\nmodel = "llama-3.1-8b"\n'
         (GROUP.replace("h100", "h1000"), "device 'h1000' is unknown; .*did you mean h100"),
         (GROUP.replace("3.1", "3"), "model: name 'llama-3-8b' .*did you mean llama-3.1-8b"),
         (GROUP + 'role = "prefil"\n', "role 'prefil' is unknown; .*did you mean prefill"),
+        (
+            GROUP + 'scheduling_policy = "fifo"\n',
+            r"replicas\[0\]: scheduling_policy 'fifo' is unknown; expected one of fcfs, priority",
+        ),
+        (GROUP + "scheduling_policy = 1\n", "scheduling_policy is 1; expected a text"),
         (GROUP + 'role = "prefill"\n', "nobody has the role decode"),
         (GROUP + GROUP + 'role = "prefill"\n', "has no role and others have one"),
         (GROUP + "tp = 3\n", "tp is 3; expected a divisor of the 32 heads"),

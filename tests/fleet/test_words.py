@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pointsman import InputError
-from pointsman.fleet.words import groups_of_words
+from pointsman.fleet.words import groups_of_words, names_a_file
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,17 @@ def test_a_word_becomes_groups(text, groups):
 def test_another_word_is_refused(text, message):
     with pytest.raises(InputError, match=message):
         groups_of_words(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["fleet.toml", "2xh100.toml", "fleet.tml", "sub/fleet", "../4xh100"]
+)
+def test_what_has_a_slash_or_a_suffix_is_a_file(text):
+    assert names_a_file(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["4xh100", "4", "4xcard.v2", "4.5", "1xh100+2xcard.b:tp=2", "h100", ""]
+)
+def test_what_begins_with_replicas_or_has_neither_is_none(text):
+    assert not names_a_file(text)

@@ -184,12 +184,14 @@ def test_lengths_beyond_the_calibrated_range_are_refused_with_the_range():
 def test_shapes_beyond_the_calibrated_rate_are_not_ranked_and_say_the_range():
     """200 requests/s: one replica gets 200 and two 100 each; 120 were seen."""
     hardware = made.hardware(3, rate_rps=120.0)
-    with pytest.raises(InputError, match=r"baseline 1xTP1 is outside .* fitted up to 120"):
+    with pytest.raises(
+        InputError, match=r"baseline 1xTP1 is outside .* fitted up to 120 requests/s"
+    ):
         planned(made.steady(5.0), hardware)
     plan = planned(made.steady(5.0), hardware, how=replace(WHOLE, baseline="2xTP1"))
     assert [each.shape.label for each in plan.results] == ["2xTP1", "3xTP1"]
     assert [(each.shape, each.reason) for each in plan.refused] == [
-        ("1xTP1", "rate_rps is 200 and the costs were fitted up to 120")
+        ("1xTP1", "rate_rps is 200 and the costs were fitted up to 120 requests/s")
     ]
     assert result(plan, "3xTP1").limit.held == pytest.approx(1.5, abs=0.031)  # D/D/1: 30 / 20
 

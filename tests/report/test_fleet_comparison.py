@@ -45,7 +45,10 @@ def test_the_tables_name_fleet_objectives_warnings_and_advice(group):
     assert "2 x tiny as calibrated in costs.json: 100 KV blocks of 16 tokens" in text
     assert "objectives: ttft 40 ms" in text
     assert "parameters: locality_aware(slack_ms=5)\n" in text
-    assert "Warning: costs.json: prompt_tokens is 100 and the costs were fitted up to 50.\n" in text
+    assert (
+        "Warning: costs.json: prompt_tokens is 100 and the costs were fitted up to 50 tokens.\n"
+        in text
+    )
     assert text.rpartition("\n\n")[2].startswith(("Take ", "Nothing on this workload tells "))
 
 
@@ -90,7 +93,7 @@ def test_the_document_has_everything_that_the_tables_show(group):
     assert fleet["groups"][0]["engine"]["costs"]["per_iteration_ms"] == 10.0
     assert fleet["groups"][0]["costs_from"] == "costs.json"
     assert document["warnings"] == [
-        "costs.json: prompt_tokens is 100 and the costs were fitted up to 50"
+        "costs.json: prompt_tokens is 100 and the costs were fitted up to 50 tokens"
     ]
     best, *others = document["results"]
     assert best["metrics"]["goodput"]["fraction"] == 1.0

@@ -99,7 +99,7 @@ def test_system_prompts_are_as_popular_as_zipf_says():
     traffic = Traffic(
         requests=11_000,
         arrivals=ConstantArrivals(1),
-        prompt_tokens=Constant(0),
+        prompt_tokens=Constant(1),  # fills no block
         output_tokens=Constant(1),
         system_prompts=shared,
     )
@@ -126,6 +126,20 @@ def test_what_is_generated_is_written_and_read_back_exactly(tmp_path, traffic):
     workload = generate(traffic, 5)
     write_workload(workload, tmp_path / "w.jsonl")
     assert_equal(read_workload(tmp_path / "w.jsonl"), workload)
+
+
+def test_no_prompt_and_no_answer_is_empty():
+    """Half of the draws of 0..1 are 0, and those of an exponential below 0.5 round to it."""
+    traffic = replace(SIMPLE, prompt_tokens=Uniform(0, 1), output_tokens=Exponential(1))
+    workload = generate(traffic)
+    assert set(workload.prompt_tokens) == {1}
+    assert (workload.output_tokens.min(), workload.output_tokens.max() > 1) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["prompt_tokens", "output_tokens"])
+def test_a_length_that_is_always_0_is_refused(name):
+    with pytest.raises(InputError, match=f"{name} is 0; expected 1 or more"):
+        generate(replace(SIMPLE, **{name: Constant(0)}))
 
 
 def test_lengths_beyond_32_bits_are_refused():

@@ -155,7 +155,8 @@ def _run(fleet: Fleet, accounts: Longs, clock: Floats, core_of: Ints) -> None:
 
 
 @cache
-def _loop() -> Kernel:
+def lockstep_loop() -> Kernel:
+    """The event loop of cores that start their iterations together."""
     accounts = types.int64[:, ::1], types.float64[::1]
     return Kernel(_run, types.void(typeof(smallest_fleet()), *accounts, types.int32[::1]))
 
@@ -168,5 +169,5 @@ def run_in_lockstep(fleet: Fleet) -> Ints:
     fleet.knowledge.clock["keeps_holders"] = False
     core_of = np.full(fleet.questions.shape[0], NONE, dtype=np.int32)
     accounts = np.zeros((_ROWS, fleet.replicas.shape[0]), dtype=np.int64)
-    _loop()(fleet, accounts, np.zeros(2), core_of)
+    lockstep_loop()(fleet, accounts, np.zeros(2), core_of)
     return core_of

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pointsman.calibrate.lockstep import run_in_lockstep
+from pointsman.calibrate.lockstep import lockstep_loop, run_in_lockstep
 from pointsman.calibrate.recording import Recording, Times
 from pointsman.calibrate.setup import EngineSetup
+from pointsman.core.compiled import Kernel
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.catalogue import POLICIES
 from pointsman.sim.batching import BatchingFleet, Engine, fleet_state, simulate_fleet
+from pointsman.sim.kernels import kernels_for
 from pointsman.sim.knowledge import Signals
 from pointsman.workload.workload import Floats, Workload, workload_of_columns
 
@@ -70,6 +72,11 @@ def front_of(setup: EngineSetup) -> str | None:
     if setup.engine_cores == 1:
         return None
     return LOCKSTEP_FRONT if setup.lockstep else FRONT
+
+
+def kernels_of(setup: EngineSetup) -> tuple[Kernel, ...]:
+    """What simulating the engine compiles."""
+    return (lockstep_loop(),) if setup.lockstep else kernels_for([POLICIES[FRONT]])
 
 
 def twin_of(recording: Recording, shared_blocks: float, async_scheduling: bool) -> Twin:

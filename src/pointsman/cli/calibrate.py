@@ -54,11 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.calibrate.calibration import calibrate
     from pointsman.calibrate.cost_file import write_cost_file
     from pointsman.calibrate.recording import read_recording
+    from pointsman.calibrate.simulated import kernels_of
     from pointsman.report.calibration import calibration_text
 
     recording = read_recording(arguments.folder)
     repeats = [read_recording(folder) for folder in arguments.repeat]
-    progress.announce_compilation()
+    progress.announce_compilation(kernels_of(recording.setup))
     progress.announce_fit()
     result = calibrate(recording, arguments.fit_first, repeats)
     if arguments.cost_file is not None:

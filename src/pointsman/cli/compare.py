@@ -66,20 +66,28 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
     from pointsman.core.errors import InputError
     from pointsman.fleet.objectives import with_objectives
     from pointsman.report.fleet_comparison import fleet_comparison_text
+    from pointsman.sim.kernels import kernels_for
 
     if arguments.cache_hit_speedup is not None:
         raise InputError(
             "--cache-hit-speedup goes with --replicas; with --fleet a hit saves the prefill of the"
             " cached tokens"
         )
+    if arguments.over_time and options.form_of(arguments) == "csv":
+        raise InputError("--over-time does not go with csv; expected json or table")
     objectives = fleet_flags.objectives_of_flags(arguments)
     texts = arguments.policy or FLEET_POLICIES
     named = options.policies_of(texts, arguments.slack_ms)
     policies = with_objectives(texts, named, objectives)
     description = fleet_flags.described_fleet(arguments, objectives)
-    trial = Trial(objectives=objectives, seed=arguments.seed, baseline=arguments.baseline)
+    trial = Trial(
+        objectives=objectives,
+        seed=arguments.seed,
+        baseline=arguments.baseline,
+        over_time=bool(arguments.over_time),
+    )
     workload = options.read_trace(arguments)
-    progress.announce_compilation()
+    progress.announce_compilation(kernels_for(policies, description.conditions))
     with progress.steps(len(policies), len(workload)) as begin:
         comparison = compare_on_fleet(
             workload, policies, description, trial, lambda policy: begin(policy.label)

@@ -18,7 +18,6 @@ FLEET_HELP = (
 ENGINE_VERSION_HELP = (
     "of the engine that will serve, such as 0.19.0; warned of where --costs are of another one"
 )
-FILE_SUFFIX = ".toml"
 HOLD_ORDERS = ("fcfs", "shortest_prefill", "earliest_deadline")
 
 # Flag, type, metavar, help; each is None unless given.
@@ -32,6 +31,7 @@ _OF_ENGINES = (
         "TOKENS",
         "of the KV cache (default: the trace's if larger than 16, else 16)",
     ),
+    ("--scheduling-policy", str, "NAME", "fcfs or priority: who waits first (vLLM's flag)"),
 )
 _OF_SURROUNDINGS = (
     ("--metrics-age-ms", float, "MS", "between two readings of an engine's gauges (default: 0)"),
@@ -68,10 +68,17 @@ def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
         metavar="POLICY",
         help="the policy that the others are held against (default: the best)",
     )
+    group.add_argument(
+        "--over-time",
+        action="store_const",
+        const=True,
+        help="with each policy samples of every replica: running, waiting, KV use (not in csv)",
+    )
 
 
 FLEET_ONLY = (
     *("model", "models", "devices", "engine_version", "hold_order", "goodput", "baseline"),
+    "over_time",
     *(flag[2:].replace("-", "_") for flag, *_ in (*_OF_ENGINES, *_OF_SURROUNDINGS)),
 )
 
@@ -100,10 +107,10 @@ def described_fleet(
 ) -> FleetDescription:
     """The fleet of ``--fleet``, with what the other flags say in place of what a file says."""
     from pointsman.fleet.tables import described, fleet_tables
-    from pointsman.fleet.words import groups_of_words
+    from pointsman.fleet.words import groups_of_words, names_a_file
 
     text: str = arguments.fleet
-    if text.endswith(FILE_SUFFIX):
+    if names_a_file(text):
         path = Path(text)
         known = _known(arguments, path.parent)
         return described(fleet_tables(path), known, _overrides(arguments, objectives), text)
@@ -127,9 +134,10 @@ def _known(arguments: argparse.Namespace, folder: Path) -> Known:
 
 def _overrides(arguments: argparse.Namespace, objectives: Objectives | None) -> Overrides:
     from pointsman.fleet.tables import Overrides
+    from pointsman.fleet.words import names_a_file
 
     costs = arguments.costs
-    if costs is not None and arguments.fleet.endswith(FILE_SUFFIX):
+    if costs is not None and names_a_file(arguments.fleet):
         costs = costs.absolute()  # of where the command runs, not of the file's folder
     return Overrides(
         groups=_given(
@@ -138,6 +146,7 @@ def _overrides(arguments: argparse.Namespace, objectives: Objectives | None) -> 
                 "max_num_seqs": arguments.max_num_seqs,
                 "max_num_batched_tokens": arguments.max_num_batched_tokens,
                 "kv_blocks": arguments.kv_blocks,
+                "scheduling_policy": arguments.scheduling_policy,
             }
         ),
         tables={

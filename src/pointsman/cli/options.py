@@ -237,15 +237,22 @@ def check_outputs(arguments: argparse.Namespace) -> None:
             check_can_write(path)
 
 
+def form_of(arguments: argparse.Namespace) -> str:
+    """The format of what ``deliver`` prints or, with ``--output``, writes."""
+    if arguments.output is None:
+        return str(arguments.format or arguments.printed)
+    suffix = arguments.output.suffix[1:]
+    return str(arguments.format or (suffix if suffix in OUTPUT_FORMATS else "json"))
+
+
 def deliver(arguments: argparse.Namespace, render: Callable[[str], str]) -> None:
     """Print or write a result; ``render`` gives its text in a format."""
     from pointsman.core.files import whole_file
 
+    form = form_of(arguments)
     if arguments.output is None:
-        sys.stdout.write(render(arguments.format or arguments.printed))
+        sys.stdout.write(render(form))
         return
-    suffix = arguments.output.suffix[1:]
-    form = arguments.format or (suffix if suffix in OUTPUT_FORMATS else "json")
     with whole_file(arguments.output) as file:
         file.write(render(form).encode())
     if arguments.format is None:

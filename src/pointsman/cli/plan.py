@@ -244,6 +244,7 @@ def _planned(
     """Plan under a bar."""
     from pointsman.plan.parallel import Workers
     from pointsman.plan.plan import How, make_plan
+    from pointsman.sim.kernels import kernels_for
 
     bar = _Bar(_SIMULATIONS_A_SHAPE * len(workloads[0]))
     how = How(
@@ -254,7 +255,7 @@ def _planned(
         on_start=bar.start,
         on_shape=bar.step,
     )
-    progress.announce_compilation()
+    progress.announce_compilation(kernels_for(question.policy_objects()))
     with bar.stack:
         return make_plan(workloads, hardware, question, how)
 

@@ -26,6 +26,26 @@ _DESCRIPTION = (
 def add_parser(actions: Any) -> None:
     """Declare the subcommand and its flags."""
     parser = actions.add_parser("bench", help=HELP, description=_DESCRIPTION)
+    _add_cells(parser)
+    _add_question(parser)
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a quarter of the traffic, and loads told apart to 5 %%: an hour becomes minutes",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="cells simulated at a time (default: %(default)s)",
+    )
+    options.add_output(parser, inherits=True)
+    parser.set_defaults(act=run)
+
+
+def _add_cells(parser: argparse.ArgumentParser) -> None:
+    """What is offered to which fleets."""
     parser.add_argument(
         "--trace",
         action="append",
@@ -40,17 +60,21 @@ def add_parser(actions: Any) -> None:
         help="generated traffic, or none (default: %(default)s)",
     )
     parser.add_argument(
-        "--policy",
-        action="append",
-        metavar="NAME",
-        help=f"{options.POLICY_HELP}; repeat it (default: all of them)",
-    )
-    parser.add_argument(
         "--fleet",
         default=DEFAULT_FLEETS,
         metavar="NAME,...",
         help="numbers of equal replicas, mixed (8, half of them slower) and stale (8, seen a second"
         " late) (default: %(default)s)",
+    )
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    """Which policies are held against what."""
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="NAME",
+        help=f"{options.POLICY_HELP}; repeat it (default: all of them)",
     )
     parser.add_argument(
         "--goodput",
@@ -70,31 +94,18 @@ def add_parser(actions: Any) -> None:
         choices=fleet_flags.HOLD_ORDERS,
         help="which held request goes first (default: earliest_deadline)",
     )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="a quarter of the traffic, and loads told apart to 5 %%: an hour becomes minutes",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="cells simulated at a time (default: %(default)s)",
-    )
-    options.add_output(parser, inherits=True)
-    parser.set_defaults(act=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Bench; 0."""
     from pointsman.comparison.bench_fleets import fleets_named
-    from pointsman.comparison.load_bench import asked_for, bench
+    from pointsman.comparison.load_bench import asked_for, bench, policies_of
     from pointsman.core.errors import wrong_value
     from pointsman.metrics.goodput import objectives_of
     from pointsman.policies.catalogue import POLICIES
     from pointsman.report.load_bench import bench_text
     from pointsman.report.load_bench_document import BenchReport
+    from pointsman.sim.kernels import kernels_for
 
     if arguments.jobs < 1:
         raise wrong_value("policies bench", "--jobs", arguments.jobs, "an integer >= 1")
@@ -103,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     asked = asked_for(arguments.policy or list(POLICIES), objectives, holding, arguments.quick)
     fleets = fleets_named(arguments.fleet)
     traces = _traces(arguments)
-    progress.announce_compilation()
+    progress.announce_compilation(kernels_for(policies_of(asked).values()))
     results = bench(traces, fleets, asked, arguments.jobs)
     cells = []
     with progress.steps(len(traces) * len(fleets), progress.SIMULATED_REQUESTS) as begin:

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from pointsman.core.compiled import Kernel
+
 # What less work than this takes is done before a bar could be read.
 READ_BYTES = 20_000_000
 SIMULATED_REQUESTS = 500_000  # of all runs together
 GENERATED_REQUESTS = 20_000
 
-FLEET_LOOP = "batching_loop"
-COMPILING = "compiling the fleet simulator, once for this version of Pointsman: some 20 s"
+COMPILING = "compiling the fleet simulator, once for this version of Pointsman: some"
+FIRST_KERNEL_S, FURTHER_KERNEL_S = 20, 5
 FITTING = "fitting the costs: thousands of simulated runs, some half a minute for 300 requests"
 
 
@@ -59,13 +61,15 @@ def steps(
         yield begin
 
 
-def announce_compilation(stream: TextIO | None = None) -> None:
-    """Say on a terminal that the fleet simulator is compiled now, if it is."""
-    from pointsman.core.compiled import is_compiled
-
+def announce_compilation(kernels: Iterable[Kernel], stream: TextIO | None = None) -> None:
+    """Say on a terminal that those of the kernels are compiled now that never were."""
     stream = sys.stderr if stream is None else stream
-    if stream.isatty() and not is_compiled(FLEET_LOOP):
-        print(COMPILING, file=stream, flush=True)
+    if not stream.isatty():
+        return
+    missing = sum(not kernel.is_cached() for kernel in kernels)
+    if missing:
+        seconds = FIRST_KERNEL_S + FURTHER_KERNEL_S * (missing - 1)
+        print(f"{COMPILING} {seconds} s", file=stream, flush=True)
 
 
 def announce_fit(stream: TextIO | None = None) -> None:

@@ -84,8 +84,10 @@ def _add_generate(actions: Any) -> None:
     )
     _add_arrivals(parser.add_argument_group("arrivals"))
     lengths = parser.add_argument_group("lengths")
-    lengths.add_argument("--prompt-tokens", metavar="SPEC", help="new tokens of a request")
-    lengths.add_argument("--output-tokens", metavar="SPEC", help="tokens it generates")
+    lengths.add_argument(
+        "--prompt-tokens", metavar="SPEC", help="new tokens of a request, 1 or more"
+    )
+    lengths.add_argument("--output-tokens", metavar="SPEC", help="tokens it generates, 1 or more")
     lengths.add_argument("--lengths-of", metavar="TRACE", help="draw both from a trace's columns")
     lengths.add_argument("--max-prompt-tokens", type=int, metavar="N", help="longest whole prompt")
     _add_prefixes(parser.add_argument_group("prefixes"))

@@ -26,6 +26,10 @@ _WORDS = {
     MEAN_E2E.name: "mean E2E",
 }
 
+# What is named of policies that nothing tells apart, from one of them to the other; no interval
+# is known of either: five points of all prompt tokens, a fifth of a replica's mean load.
+CACHED_APART, SKEW_APART = 0.05, 0.2
+
 
 def advise_on_fleet(comparison: FleetComparison) -> Advice:
     """Name the best policy where every other one is worse than it beyond what chance would do.
@@ -69,12 +73,47 @@ def _nothing_tells(
         f" {', '.join(each.name for each in tied)}: {_figure(best, name)} against"
         f" {', '.join(listed)}."
     )
+    text += _told_elsewhere(tied) + _seen_elsewhere(best, tied)
     fewest = min((best, *tied), key=lambda each: len(each.policy.reads))
     text += f" Of these, {fewest.name} reads the fewest signals."
     if worse:
         named = [f"{each.name} ({_value(each, name)})" for each in worse]
         text += f" Worse: {', '.join(named)}."
     return text
+
+
+def _told_elsewhere(tied: Sequence[FleetResult]) -> str:
+    """Which other figures do tell them from the best."""
+    clauses = [_clause(each, by) for each in tied for by in each.to_best if by.verdict != NOT_TOLD]
+    return f" Yet {'; '.join(clauses)}." if clauses else ""
+
+
+def _seen_elsewhere(best: FleetResult, tied: Sequence[FleetResult]) -> str:
+    """Where hits and loads are far apart, which nobody has an interval of."""
+    clauses = []
+    for words, figure, least, spec in (
+        ("cached prompt tokens", _cached_fraction, CACHED_APART, ".1%"),
+        ("token skew", _token_skew, SKEW_APART, ".2f"),
+    ):
+        mine = figure(best)
+        if mine is None:
+            continue
+        apart = [
+            f"{value:{spec}} ({each.name})"
+            for each in tied
+            if (value := figure(each)) is not None and abs(value - mine) >= least
+        ]
+        clauses += [f"{words} {mine:{spec}} against {', '.join(apart)}"] if apart else []
+    return f" Seen, without an interval: {'; '.join(clauses)}." if clauses else ""
+
+
+def _cached_fraction(result: FleetResult) -> float | None:
+    return result.metrics.cached_token_fraction
+
+
+def _token_skew(result: FleetResult) -> float | None:
+    """Of the pool whose replicas are loaded least alike."""
+    return max((each.tokens for each in result.skews.values()), default=None)
 
 
 def _against(best: FleetResult, worse: Sequence[FleetResult]) -> str:
@@ -100,13 +139,12 @@ def _nearest(worse: Sequence[FleetResult]) -> str:
 
 def _price(worse: Sequence[FleetResult]) -> str:
     """In which figures a policy that is not taken is the better one."""
-    clauses = [
-        f"{_WORDS[by.figure]} of {each.name} is {_size(by)} better"
-        for each in worse
-        for by in each.to_best
-        if by.verdict == BETTER
-    ]
+    clauses = [_clause(each, by) for each in worse for by in each.to_best if by.verdict == BETTER]
     return f" The price: {'; '.join(clauses)}." if clauses else ""
+
+
+def _clause(result: FleetResult, by: Difference) -> str:
+    return f"{_WORDS[by.figure]} of {result.name} is {_size(by)} {by.verdict}"
 
 
 def _is_same(result: FleetResult, name: str) -> bool:

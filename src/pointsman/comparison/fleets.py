@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pointsman.comparison.differences import Difference, Outcome, differences, outcome_of
 from pointsman.comparison.locality_audit import LocalityAudit, audit_fleet
+from pointsman.comparison.over_time import OverTime, over_time_of
 from pointsman.core.errors import unknown_name, wrong_value
 from pointsman.fleet.asked import asked_of_groups, most_of, range_warnings
 from pointsman.fleet.description import FleetDescription
@@ -29,12 +30,14 @@ EVERYWHERE = "all"
 class Trial:
     """What the policies are held against, and the seed of all draws.
 
-    ``baseline`` is the name or label of one of them; None takes the best.
+    ``baseline`` is the name or label of one of them; None takes the best. ``over_time`` keeps
+    samples of every replica.
     """
 
     objectives: Objectives | None = None
     seed: int = 0
     baseline: str | None = None
+    over_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class FleetResult:
     to_baseline: tuple[Difference, ...] = ()
     to_best: tuple[Difference, ...] = ()
     audit: LocalityAudit | None = None  # of policies that choose locality within a bound
+    over_time: OverTime | None = None  # where it was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ def compare_on_fleet(
         on_policy(policy)
         run = simulate_fleet(workload, policy, fleet, description.conditions, trial.seed)
         name = _short_name(policy, policies)
-        results.append(_result(run, name, description.gpus, trial.objectives))
+        results.append(_result(run, name, description.gpus, trial))
         asked.append(asked_of_groups(run, description))
     results.sort(key=_rank)
     best = results[0]
@@ -129,9 +133,9 @@ def _short_name(policy: Policy, policies: Sequence[Policy]) -> str:
     return policy.name if namesakes == 1 else policy.label
 
 
-def _result(run: FleetRun, name: str, gpus: int, objectives: Objectives | None) -> FleetResult:
+def _result(run: FleetRun, name: str, gpus: int, trial: Trial) -> FleetResult:
     answers, loads = answers_of(run), loads_of(run)
-    metrics = serving_metrics(answers, loads, objectives, gpus, gaps_of(run))
+    metrics = serving_metrics(answers, loads, trial.objectives, gpus, gaps_of(run))
     replicas, pools = _pools(run, answers, loads, metrics)
     return FleetResult(
         policy=run.policy,
@@ -140,8 +144,9 @@ def _result(run: FleetRun, name: str, gpus: int, objectives: Objectives | None) 
         reasons=reason_counts(run.reason, run.policy.reasons),
         replicas=replicas,
         skews=pools,
-        outcome=outcome_of(answers, objectives),
+        outcome=outcome_of(answers, trial.objectives),
         audit=audit_fleet(run),
+        over_time=over_time_of(run) if trial.over_time else None,
     )
 
 

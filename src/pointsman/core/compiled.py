@@ -24,6 +24,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import caching
+from numba.core.registry import cpu_target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,11 +55,6 @@ def cache_folder() -> Path:
         return Path(chosen) / f"pointsman-{source_digest()}"
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "pointsman" / source_digest()
-
-
-def is_compiled(module: str) -> bool:
-    """Whether a kernel of that module, the last part of its name, is in the cache."""
-    return any(cache_folder().rglob(f"{module}.*.nbi"))
 
 
 def reachable_functions(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
@@ -116,6 +112,11 @@ class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
 
     _impl_class = _CompileResults
 
+    def has(self, signature: Any) -> bool:
+        """Whether it was compiled for that signature; nothing is loaded."""
+        key = self._index_key(signature, cpu_target.target_context.codegen())
+        return key in self._cache_file._load_index()
+
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(signature, target_context)
@@ -140,6 +141,13 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], signature: Any) -> None:
         self.function = function
         self._signature = signature
+
+    def is_cached(self) -> bool:
+        """Whether a process finds it compiled."""
+        try:
+            return _FunctionCache(self.function).has(self._signature)
+        except Exception:  # no folder that can be written, or whatever damaged bytes raise
+            return False
 
     @cached_property
     def dispatcher(self) -> Any:

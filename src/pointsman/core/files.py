@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
 from pointsman.core.errors import InputError, MachineError, PointsmanError
+
+_MOST_NAMES = 10_000  # of a folder, that one is looked up among
 
 
 def read_file(path: Path) -> bytes:
@@ -37,14 +41,28 @@ def check_is_file(path: Path) -> None:
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> PointsmanError:
-    """The error for a file that could not be opened: whoever named it is wrong, or the machine."""
+    """The error for a file that could not be opened: whoever named it is wrong, or the machine.
+
+    Of one that is not there it names the nearest that is.
+    """
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return InputError(f"{path}: no such file")
+        near = _nearest_file(path)
+        return InputError(f"{path}: no such file{f'; did you mean {near}?' if near else ''}")
     if isinstance(error, IsADirectoryError):
         return InputError(f"{path}: is a folder; expected a file")
     if isinstance(error, OSError):
         return MachineError(f"cannot read {path}: {error.strerror}")
     return InputError(f"{str(path)!r}: no path can hold a null character")
+
+
+def _nearest_file(path: Path) -> Path | None:
+    """The file in the same folder whose name is most like the path's; None where none is."""
+    try:
+        names = [entry.name for entry in islice(os.scandir(path.parent), _MOST_NAMES)]
+    except OSError:
+        return None
+    near = difflib.get_close_matches(path.name, names, n=3)
+    return next((path.with_name(name) for name in near if path.with_name(name).is_file()), None)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from pointsman.costs.fields import (
     check_fields,
 )
 from pointsman.costs.iteration import IterationCosts
+from pointsman.costs.stages import StageCosts
 from pointsman.workload.workload import Workload
 
 SCHEMA = "pointsman.costs/1"
@@ -54,6 +55,15 @@ class ValidityRange(msgspec.Struct, frozen=True):
     batch: int
     kv_tokens: int
     rate_rps: float
+
+
+_UNITS = {
+    "prompt_tokens": "tokens",
+    "output_tokens": "tokens",
+    "batch": "requests at once",
+    "kv_tokens": "tokens",
+    "rate_rps": "requests/s",
+}
 
 
 class Residuals(msgspec.Struct, frozen=True):
@@ -174,7 +184,8 @@ def _beyond(limits: ValidityRange, figures: RunFigures) -> Iterator[str]:
     for name in ValidityRange.__struct_fields__:
         value, limit = getattr(figures, name), getattr(limits, name)
         if value is not None and value > limit:
-            yield f"{name} is {value:,.6g} and the costs were fitted up to {limit:,.6g}"
+            most = f"{limit:,.6g} {_UNITS[name]}"
+            yield f"{name} is {value:,.6g} and the costs were fitted up to {most}"
 
 
 def _other_engine(engine: EngineFacts, figures: RunFigures) -> Iterator[str]:
@@ -197,6 +208,11 @@ def _checked(values: object, where: str) -> dict[str, Any]:
     if isinstance(values, dict) and values.get("schema", SCHEMA) != SCHEMA:
         wanted = f"{SCHEMA!r}, as pointsman calibrate --output writes it"
         raise wrong_value(where, "schema", values["schema"], wanted)
+    if isinstance(values, dict) and values.keys() & set(StageCosts.__struct_fields__):
+        raise InputError(
+            f"{where}: cost constants of replicas that serve one request at a time, which go with"
+            " --replicas; expected a file that pointsman calibrate --output wrote"
+        )
     checked = check_fields(values, _FILE, where)
     for name, fields in _GROUPS.items():
         check_fields(checked[name], fields, f"{where}: {name}")

@@ -10,7 +10,7 @@ import msgspec
 
 from pointsman.core.errors import unknown_name
 from pointsman.core.files import read_file
-from pointsman.costs.fields import POSITIVE, TEXT, WHOLE, Fields, check_fields, toml_table
+from pointsman.costs.fields import POSITIVE, TEXT, WHOLE, Fields, named_tables
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +84,5 @@ def device_named(name: str, devices: Devices | None = None) -> Device:
 
 
 def _devices_of(content: bytes, where: str) -> dict[str, Device]:
-    table = toml_table(content, where)
-    return {
-        name: Device(name=name, **check_fields(values, _FIELDS, f"{where}: [{name}]"))
-        for name, values in table.items()
-    }
+    tables = named_tables(content, _FIELDS, where)
+    return {name: Device(name=name, **values) for name, values in tables.items()}

@@ -82,6 +82,14 @@ def toml_table(content: bytes, where: str) -> dict[str, Any]:
     return values
 
 
+def named_tables(content: bytes, fields: Fields, where: str) -> dict[str, dict[str, Any]]:
+    """The tables of a TOML file by name, each with all of ``fields`` and no other."""
+    return {
+        name: check_fields(values, fields, f"{where}: [{name}]")
+        for name, values in toml_table(content, where).items()
+    }
+
+
 def check_fields(values: object, fields: Fields, where: str) -> dict[str, Any]:
     """All of ``fields`` and no other, each as it is wanted."""
     if not isinstance(values, dict):

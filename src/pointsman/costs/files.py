@@ -10,6 +10,7 @@ import msgspec
 
 from pointsman.core.errors import InputError, unknown_name, wrong_value
 from pointsman.core.files import read_file
+from pointsman.costs.calibrated import SCHEMA
 from pointsman.costs.stages import PD_DISAGGREGATED, StageCosts
 
 KEYS = StageCosts.__struct_fields__
@@ -37,6 +38,11 @@ def read_costs(path: Path) -> StageCosts:
         raise InputError(f"{path}: not {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected an object with the keys {', '.join(KEYS)}")
+    if values.get("schema") == SCHEMA:
+        raise InputError(
+            f"{path}: costs of a recorded engine ({SCHEMA}), whose replicas batch; expected cost"
+            f" constants here (see `pointsman init`), or compare --fleet N --costs {path}"
+        )
     return checked_costs(values, str(path))
 
 

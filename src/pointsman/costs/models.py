@@ -15,7 +15,7 @@ import msgspec
 
 from pointsman.core.errors import unknown_name, wrong_value
 from pointsman.core.files import read_file
-from pointsman.costs.fields import FLAG, TEXT, WHOLE, Fields, check_fields, toml_table
+from pointsman.costs.fields import FLAG, TEXT, WHOLE, Fields, named_tables
 
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,16 +130,17 @@ def model_named(name: str, models: Models | None = None) -> ModelShape:
 
 
 def _models_of(content: bytes, where: str) -> dict[str, ModelShape]:
-    table = toml_table(content, where)
-    return {name: _model(name, values, f"{where}: [{name}]") for name, values in table.items()}
+    tables = named_tables(content, _FIELDS, where)
+    models = {name: ModelShape(name=name, **values) for name, values in tables.items()}
+    for name, model in models.items():
+        _check(model, f"{where}: [{name}]")
+    return models
 
 
-def _model(name: str, values: object, where: str) -> ModelShape:
-    model = ModelShape(name=name, **check_fields(values, _FIELDS, where))
+def _check(model: ModelShape, where: str) -> None:
     if model.heads % model.kv_heads:
         wanted = f"a divisor of heads, {model.heads}"
         raise wrong_value(where, "kv_heads", model.kv_heads, wanted)
     if model.active_experts > model.experts:
         wanted = f"at most experts, {model.experts}"
         raise wrong_value(where, "active_experts", model.active_experts, wanted)
-    return model

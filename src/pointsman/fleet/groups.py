@@ -13,6 +13,10 @@ from pointsman.sim.batching import Engine
 PREFILL, DECODE = "prefill", "decode"
 ROLES = (PREFILL, DECODE)
 
+# vLLM's words for its --scheduling-policy (vllm/config/scheduler.py), the default first.
+FCFS, PRIORITY = "fcfs", "priority"
+SCHEDULING_POLICIES = (FCFS, PRIORITY)
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -41,13 +45,15 @@ class Recorded:
 class Limits:
     """What engines are set to; None leaves what the hardware or the recording says.
 
-    ``kv_blocks`` counts blocks of the fleet's block size.
+    ``kv_blocks`` counts blocks of the fleet's block size. ``scheduling_policy`` is one of
+    SCHEDULING_POLICIES.
     """
 
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     kv_blocks: int | None = None
     max_model_len: int | None = None
+    scheduling_policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +93,7 @@ class Group:
             max_num_seqs=_or(given.max_num_seqs, engine.max_num_seqs),
             max_num_batched_tokens=_or(given.max_num_batched_tokens, engine.max_num_batched_tokens),
             max_model_len=_or(given.max_model_len, engine.max_model_len),
+            by_priority=given.scheduling_policy == PRIORITY,
         )
 
 

@@ -30,7 +30,7 @@ from pointsman.costs.fields import (
 from pointsman.costs.models import Models, model_named
 from pointsman.costs.roofline import Instance
 from pointsman.fleet.description import FleetDescription, Link
-from pointsman.fleet.groups import ROLES, Group, Limits, Recorded
+from pointsman.fleet.groups import ROLES, SCHEDULING_POLICIES, Group, Limits, Recorded
 from pointsman.sim.conditions import EVENTS, Change, ClosedLoop, Conditions, Holding
 from pointsman.sim.knowledge import Signals
 
@@ -42,7 +42,13 @@ _TABLES = Wanted(
     "tables, each under its own [[...]]",
     lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
 )
-_LIMITS: Fields = {name: WHOLE.or_absent() for name in Limits.__dataclass_fields__}
+_LIMITS: Fields = {
+    "max_num_seqs": WHOLE.or_absent(),
+    "max_num_batched_tokens": WHOLE.or_absent(),
+    "kv_blocks": WHOLE.or_absent(),
+    "max_model_len": WHOLE.or_absent(),
+    "scheduling_policy": TEXT.or_absent(),
+}
 _SHAPE: Fields = {
     "tp": WHOLE.or_absent(),
     "pp": WHOLE.or_absent(),
@@ -188,13 +194,13 @@ def _give_version(groups: list[Table], version: str | None) -> None:
 
 def _group(values: Table, known: Known, where: str) -> Group:
     check_fields(values, _GROUP, where)
-    role = values.get("role")
-    if role is not None and role not in ROLES:
-        raise unknown_name(where, "role", role, ROLES)
+    for name, words in (("role", ROLES), ("scheduling_policy", SCHEDULING_POLICIES)):
+        if name in values and values[name] not in words:
+            raise unknown_name(where, name, values[name], words)
     return Group(
         count=values["count"],
         hardware=_hardware(values, known, where),
-        role=role,
+        role=values.get("role"),
         limits=Limits(**{name: values[name] for name in _LIMITS if name in values}),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pointsman.core.errors import InputError, unknown_name, wrong_value
@@ -9,7 +10,15 @@ from pointsman.fleet.groups import ROLES
 
 MOST_DIGITS = 9
 SHAPES = ("tp", "pp")
-EXAMPLE = "such as 4xh100, 4xh100:tp=2 or 2xh100:prefill+2xh100:decode"
+EXAMPLE = "such as 4xh100, 4xh100:tp=2 or 2xh100:prefill+2xh100:decode, or FILE.toml"
+
+# A file has a slash or a suffix; what begins with a count and a device is none but for .toml.
+_FILE = re.compile(r".*\.toml|.*/.*|(?![0-9]+(x|:|$)).*\.[A-Za-z]\w*", re.ASCII | re.DOTALL)
+
+
+def names_a_file(text: str) -> bool:
+    """Whether a fleet is described by a file of that path, and not by the word itself."""
+    return _FILE.fullmatch(text) is not None
 
 
 def groups_of_words(text: str) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from pointsman.metrics.latency import Spread
 from pointsman.report.document import text_of
 from pointsman.report.fleet_document import fleet_comparison_document
 from pointsman.report.locality_audit import audit_sentence
+from pointsman.report.over_time import over_time_sentence
 from pointsman.report.table import csv_text, number, percent, text_table, wrapped
 from pointsman.sim.batching import Split
 from pointsman.sim.conditions import Conditions
@@ -113,7 +114,7 @@ def _assumptions(comparison: FleetComparison) -> str:
         lines.append(
             f"{group.name}: {engine.kv_blocks:,} KV blocks of {engine.block_size} tokens,"
             f" max_num_seqs {engine.max_num_seqs:,}, max_num_batched_tokens"
-            f" {engine.max_num_batched_tokens:,}"
+            f" {engine.max_num_batched_tokens:,}{', by priority' if engine.by_priority else ''}"
         )
         first += group.count
     lines += [_link(fleet.split)] if fleet.split is not None else []
@@ -255,4 +256,6 @@ def _reasons(comparison: FleetComparison) -> list[str]:
             lines.append(wrapped(f"reasons of {result.name}: {', '.join(counts)}"))
         if result.audit is not None:
             lines.append(wrapped(audit_sentence(result.name, result.audit)))
+        if result.over_time is not None:
+            lines.append(wrapped(over_time_sentence(result.name, result.over_time)))
     return lines

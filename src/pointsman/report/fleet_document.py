@@ -98,6 +98,7 @@ def _result_document(result: FleetResult) -> dict[str, Any]:
         "reasons": result.reasons,
         "locality_audit": audit_document(result.audit),
         "replicas": [asdict(replica) for replica in result.replicas],
+        "over_time": None if result.over_time is None else asdict(result.over_time),
     }
 
 

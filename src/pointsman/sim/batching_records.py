@@ -113,9 +113,8 @@ def _too_short(workload: Workload, row: int, count: int) -> InputError:
     tokens = (int(workload.prompt_tokens[row]), int(workload.output_tokens[row]))
     prompt, output = ("missing" if n < 0 else str(n) for n in tokens)
     return InputError(
-        f"workload row {row}: prompt_tokens is {prompt}, output_tokens is {output}; expected at"
-        f" least 1 of each to batch ({count:,} of {len(workload):,} requests lack them; in a"
-        " generated trace give the distribution min=1)"
+        f"{workload.source.place(row)}: prompt_tokens is {prompt}, output_tokens is {output};"
+        f" expected at least 1 of each to batch ({count:,} of {len(workload):,} requests lack them)"
     )
 
 

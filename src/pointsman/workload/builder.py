@@ -147,6 +147,9 @@ class WorkloadBuilder:
         order = self.order()
         arrival = np.frombuffer(self._arrival, dtype=np.float64)
         out_of_order = int(np.count_nonzero(arrival < np.maximum.accumulate(arrival)))
+        source = replace(source or Source(), out_of_order=out_of_order)
+        if not np.array_equal(order, np.arange(self.rows)):
+            source = replace(source, lines=())
         starts, blocks, block_names = self._chains.in_order(order)
         session, sessions = in_order_of_appearance(_ints(self._session)[order], self._sessions)
         adapter, adapters = in_order_of_appearance(_ints(self._adapter)[order], self._adapters)
@@ -163,7 +166,7 @@ class WorkloadBuilder:
             block_size_tokens=self.block_size_tokens,
             priority=_ints(self._priority)[order],
             names=Names(self._ids_in(order), sessions, adapters, block_names),
-            source=replace(source or Source(), out_of_order=out_of_order),
+            source=source,
         )
 
     def _ids_in(self, order: Longs) -> tuple[str, ...] | None:

@@ -72,6 +72,7 @@ def read_workload(path: str | Path, options: ReadOptions = _DEFAULTS) -> Workloa
             sha256=file.sha256(),
             skipped_lines=reading.skipped_lines,
             failures_left_out=reading.failures_left_out,
+            lines=tuple(reading.lines),
         )
     workload = builder.build(source)
     if options.spread_seed is not None:

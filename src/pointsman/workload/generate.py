@@ -20,7 +20,7 @@ import numpy as np
 
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.workload.arrivals import Arrivals
-from pointsman.workload.distributions import Distribution
+from pointsman.workload.distributions import Constant, Distribution
 from pointsman.workload.numbering import first_appearances, renumbered
 from pointsman.workload.streams import stream
 from pointsman.workload.workload import (
@@ -72,8 +72,11 @@ class Traffic:
     """What to generate.
 
     ``prompt_tokens`` is what a request adds: its whole prompt, or with system prompts or
-    conversations its new message. A conversation ends before the turn whose prompt would exceed
-    ``max_prompt_tokens``, and a first prompt is cut there.
+    conversations its new message. It and ``output_tokens`` are 1 where less is
+    drawn. A conversation ends before the turn whose prompt would exceed ``max_prompt_tokens``, and
+    a first prompt is cut there.
+
+    Raises InputError for a count out of its range, and a length that is 0 for all requests.
     """
 
     requests: int
@@ -89,6 +92,10 @@ class Traffic:
         _check_count("requests", self.requests, MAX_REQUESTS)
         for name in ("block_size_tokens", "max_prompt_tokens"):
             _check_count(name, getattr(self, name), MAX_TOKENS)
+        for name in ("prompt_tokens", "output_tokens"):
+            lengths = getattr(self, name)
+            if isinstance(lengths, Constant) and round(lengths.value) < 1:
+                raise wrong_value("generator", name, lengths.value, "1 or more")
 
 
 class _Turns(NamedTuple):
@@ -107,8 +114,8 @@ def generate(traffic: Traffic, seed: int = 0) -> Workload:
     """
     count = traffic.requests
     arrival_ms = _arrivals_ms(traffic, seed)
-    message = _whole("prompt_tokens", traffic.prompt_tokens, count, stream(seed, "prompt"))
-    output = _whole("output_tokens", traffic.output_tokens, count, stream(seed, "output"))
+    message = _at_least_one("prompt_tokens", traffic.prompt_tokens, count, stream(seed, "prompt"))
+    output = _at_least_one("output_tokens", traffic.output_tokens, count, stream(seed, "output"))
     if traffic.conversations is None and traffic.system_prompts is None:
         return workload_of_columns(
             arrival_ms,
@@ -162,6 +169,13 @@ def _whole(name: str, lengths: Distribution, count: int, random: np.random.Gener
         wanted = f"draws up to {MAX_TOKENS} (give the distribution a max)"
         raise wrong_value("generator", name, float(drawn.max()), wanted)
     return drawn.astype(np.int32)
+
+
+def _at_least_one(
+    name: str, lengths: Distribution, count: int, random: np.random.Generator
+) -> Ints:
+    """Draws of a token or more: no engine takes an empty prompt, or gives an empty answer."""
+    return np.maximum(_whole(name, lengths, count, random), 1)
 
 
 def _system_prompts(traffic: Traffic, seed: int) -> tuple[Ints, Ints]:

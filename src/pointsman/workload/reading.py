@@ -69,13 +69,15 @@ class WholeFileError(InputError):
 
 
 class Reading:
-    """One reading under way: the file's name, the options, and how much was left out."""
+    """One reading under way: the file's name, the options, how much was left out, and on which
+    lines the kept rows stood (``Source.lines``)."""
 
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name = name
         self.options = options
         self.skipped_lines = 0
         self.failures_left_out = 0
+        self.lines: list[tuple[int, int]] = []
 
     def collect(
         self,
@@ -87,7 +89,8 @@ class Reading:
 
         A line that raises InputError stops the reading, or is counted where ``skip_bad`` is set.
         """
-        left = math.inf if self.options.limit is None else self.options.limit
+        most = math.inf if self.options.limit is None else self.options.limit
+        kept, last = 0, -1
         for number, line in lines:
             where = f"{self.name} line {number}"
             try:
@@ -102,8 +105,10 @@ class Reading:
                     raise
                 self.skipped_lines += 1
                 continue
-            left -= 1
-            if left <= 0:
+            if number != last + 1:
+                self.lines.append((kept, number))
+            kept, last = kept + 1, number
+            if kept >= most:
                 return
 
 

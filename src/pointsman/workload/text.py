@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from pointsman.core.errors import InputError, MachineError, shown
+from pointsman.core.files import unreadable
 from pointsman.workload.inflate import compression_of, inflated
 
 STANDARD_INPUT = "-"
@@ -139,12 +140,6 @@ def _opened(path: str) -> IO[bytes] | Any:
     if path == STANDARD_INPUT:
         return sys.stdin.buffer
     try:
-        return open(path, "rb")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a folder; expected a file") from None
-    except OSError as error:
-        raise MachineError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError:
-        raise InputError(f"{path!r}: no path can hold a null character") from None
+        return Path(path).open("rb")
+    except (OSError, ValueError) as error:
+        raise unreadable(Path(path), error) from None

@@ -40,6 +40,16 @@ class Source:
     skipped_lines: int = 0
     failures_left_out: int = 0  # requests that the trace records as failed
     out_of_order: int = 0  # rows that arrived before a row above them in the file
+    # Row and line from which on each row stands a line below the one before it; empty where rows
+    # stand in another order than in the file, or in none.
+    lines: tuple[tuple[int, int], ...] = ()
+
+    def place(self, row: int) -> str:
+        """Where a row stands: the file and its line, else its number in order of arrival."""
+        if not self.lines:
+            return f"{self.name}: workload row {row}"
+        first, line = max(run for run in self.lines if run[0] <= row)
+        return f"{self.name} line {line + row - first}"
 
 
 @dataclass(frozen=True, slots=True)
