@@ -25,7 +25,7 @@ from pointsman.sim.seats import (
     name_blocks,
     take_seat,
 )
-from pointsman.sim.stretch import stretch_length, stretch_ms
+from pointsman.sim.stretch import stretch_length, stretch_ms, sync_stretch
 from pointsman.sim.waiting import go_back, goes_later, leave_queue
 
 
@@ -244,6 +244,7 @@ def _run(fleet: Fleet, r: int, i: int, computed: int) -> None:
 def receive(fleet: Fleet, r: int, i: int, now_ms: float) -> None:
     """The request's KV has come: it runs from the next iteration on, which computes its last
     prompt token again."""
+    sync_stretch(fleet, r, now_ms)  # a block whose id lies in one evicted by now takes the id
     prompt = fleet.questions[i].prompt_tokens
     fleet.replicas[r].receiving -= 1
     fleet.progress[i].received_ms = now_ms
