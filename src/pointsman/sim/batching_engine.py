@@ -43,14 +43,14 @@ class Work(NamedTuple):
 def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:
     """Start what comes next on the replica; it becomes idle when nothing runs or waits."""
     work, preempted = _schedule_running(fleet, r)
-    comes_late = False
+    may_follow = False
     if not preempted:
-        work, comes_late = _schedule_waiting(fleet, r, work, now_ms)
+        work, may_follow = _schedule_waiting(fleet, r, work, now_ms)
     _begin(fleet, r, work, now_ms)
     replica = fleet.replicas[r]
     if replica.running > 0:
         only_decodes = work.prefill_tokens == 0 and work.decodes == replica.running
-        if only_decodes and not preempted and not comes_late:
+        if only_decodes and not preempted and not may_follow:
             replica.length = stretch_length(fleet, r)
         replica.end_ms = now_ms + stretch_ms(replica.base_ms, replica.growth_ms, replica.length)
 
@@ -88,7 +88,7 @@ def _schedule_running(fleet: Fleet, r: int) -> tuple[Work, bool]:
 @inner_inlined
 def _schedule_waiting(fleet: Fleet, r: int, work: Work, now_ms: float) -> tuple[Work, bool]:
     """Admit those that wait, the first one first, while there is room; and whether the next one
-    came too late to be seen."""
+    may be admitted an iteration later, though nobody ends until then."""
     replica, engine = fleet.replicas[r], fleet.engines[r]
     size = engine.block_size
     while (
@@ -107,7 +107,8 @@ def _schedule_waiting(fleet: Fleet, r: int, work: Work, now_ms: float) -> tuple[
         chunk = total - cached if is_fetched else min(total - cached, work.budget_tokens)
         reserved = total if engine.reserve_full == 1 else cached + chunk
         if blocks_for(reserved, size) - hits > replica.free - idle:
-            break
+            # Reserved for a chunk only, less will do once part of the prefix is evicted.
+            return work, engine.reserve_full == 0 and idle > 0 and total > work.budget_tokens
         leave_queue(fleet, r, i)
         take_seat(fleet, r, i, hits)
         if np.isnan(request.scheduled_ms):
