@@ -248,6 +248,28 @@ EVICTIONS: list[Case] = [
             finished(51.0, 69.0, 69.0, cached=4),
         ],
     ),
+    (
+        "one that waits is admitted once its prefix is evicted and its first chunk alone has room",
+        engine(capacity=6, budget=9, reserve_full=False),
+        [
+            Arrival(0.0, 3, 7, ()),
+            Arrival(1.0, 4, 1, (1,)),
+            Arrival(2.0, 12, 1, (1, 2, 3)),
+            Arrival(33.0, 20, 1, (1, 2, 3)),
+        ],
+        # L 0>3                  13   0   > 13    L: b0
+        # L 3>4, X 0>4, A 0>4    19   13  > 32    X: b1, A: b2; X finishes; id 1 is in b1
+        # L 4>5, A 4>12          19   32  > 51    L: b0 b3, A: b2 b4 b5; free are b1 b5 b4 b2
+        # L 5>8               3*11    51  > 84    B hits b1 b4 b5 and lacks two more: five of four
+        # L 8>9, B 0>8           19   84  > 103   L takes b1: id 1 is gone, and B takes b5 b4
+        # B 8>17, B 17>20     19+13   103 > 135
+        [
+            finished(0.0, 13.0, 103.0),
+            finished(13.0, 32.0, 32.0),
+            finished(13.0, 51.0, 51.0),
+            finished(84.0, 135.0, 135.0),
+        ],
+    ),
 ]
 
 PREEMPTIONS: list[Case] = [

@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
@@ -110,7 +109,6 @@ def assert_equal_samples(run: FleetRun, world: World) -> None:
 
 MANY = settings(
     max_examples=300,
-    derandomize=True,  # the known difference below is met once in some ten thousand cases
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -180,7 +178,14 @@ RUNS_OUT = Case(
 )
 
 
-@pytest.mark.xfail(strict=True, reason="the oracle preempts a request once more; not explained yet")
 def test_a_decode_replica_that_goes_by_priority_and_runs_out_of_blocks_does_as_stepping_does():
+    """4 is preempted at 556, and 5, which runs from 592 on, takes the eight blocks that 4 freed:
+    those of the ids 2, 1, 0 come last, at 712, 732 and 752. At 760 the KV of 0 brings these ids
+    again. At 772 no block is free, and 5 goes, which came last. So at 792 4 hits three blocks of 0;
+    three tokens an iteration, it ends at 832. Then 5 is admitted, and goes again at 852: it wants
+    three blocks and 0 leaves two. Once it was preempted on its prefill replica."""
     world = World(RUNS_OUT.setting, list(RUNS_OUT.arrivals), RULES["round_robin"][1]).run()
-    assert_equal_runs(simulated(RUNS_OUT), world)
+    run = simulated(RUNS_OUT)
+    assert_equal_runs(run, world)
+    assert run.preemptions.tolist() == [0, 0, 0, 0, 1, 3, 0, 0]
+    assert run.finish_ms[4] == 832.0

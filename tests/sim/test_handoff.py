@@ -46,6 +46,17 @@ def test_only_blocks_that_the_destination_lacks_are_moved(moves_all, moved):
     assert run.handoff_ms.tolist() == [21.0, 5.0 + 2.0 * moved]
 
 
+def test_received_kv_is_cached_where_its_id_was_evicted_on_the_way():
+    """24 blocks on the decode replica. C takes 20 at 95, until 255. A leaves id 0 in a 21st at 118.
+    B, from 127 on, takes three at 119, 138 and 182, and at 226 the one with id 0. So C brings id 0
+    at 255, amid B's decode, and D lacks four tokens of eight."""
+    link = replace(LINK, contention=False)
+    requests = asked((0, 80, 1, (0,)), (80, 4, 1, (0,)), (100, 4, 13), (1000, 8, 1, (0,)))
+    run = simulate_fleet(requests, TURNS, split(2, 1, link, kv_blocks=24))
+    assert run.progress["received_ms"][:3].tolist() == [255.0, 107.0, 127.0]
+    assert run.handoff_bytes.tolist() == [160.0, 8.0, 8.0, 8.0]
+
+
 @pytest.mark.parametrize("together", [1, 2, 3])
 @pytest.mark.parametrize("contention", [True, False])
 def test_k_transfers_at_once_take_k_times_as_long_as_one(together, contention):

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from pointsman import POLICIES, InputError
-from pointsman.policies.policy import CACHED_TOKENS, RUNNING_REQUESTS, WAITING_REQUESTS, policy
+from pointsman.policies.policy import (
+    CACHED_TOKENS,
+    KV_USE,
+    RUNNING_REQUESTS,
+    WAITING_REQUESTS,
+    policy,
+)
 from pointsman.sim.batching import simulate_fleet
 from pointsman.sim.conditions import Conditions
 from pointsman.sim.knowledge import Signals
@@ -35,6 +41,19 @@ def fewest_by_gauges(request, view, parameters):
         if count < least:
             best, least = i, count
     return best, 0
+
+
+@policy(
+    rule="The first one of which less than half is used, else the last.",
+    source="these tests",
+    reasons=("first",),
+    reads=("engine",),
+)
+def less_than_half(request, view, parameters):
+    for i in range(view.shape[1]):
+        if view[KV_USE, i] < 0.5:
+            return i, 0
+    return view.shape[1] - 1, 0
 
 
 def late(metrics_age_ms: float = 0.0, event_delay_ms: float = 0.0) -> Conditions:
@@ -87,6 +106,14 @@ def test_each_replica_is_read_at_its_own_instants():
 def test_gauges_without_age_are_those_of_now():
     run = simulate_fleet(EVERY_TEN_MS, fewest_by_gauges, ROOMY)
     assert run.replica.tolist() == [0, 1] * 15
+
+
+def test_a_reading_shows_the_blocks_of_its_own_instant():
+    """Replica 0 is read at 700 for the last time before 1300: the 63rd token after the prompt is
+    computed, of 67 tokens, 17 of 40 blocks. At 1000, when it is sampled, they are 24."""
+    requests = asked((0, 4, 140), (1300, 4, 1))
+    run = simulate_fleet(requests, less_than_half, alike(2, kv_blocks=40), late(700.0))
+    assert run.replica.tolist() == [0, 0]
 
 
 def test_requests_that_come_together_spread_however_old_the_gauges_are():

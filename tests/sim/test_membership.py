@@ -112,6 +112,17 @@ def test_a_prefill_replica_is_needed_until_its_blocks_are_fetched(dies_ms, statu
     assert run.status.tolist() == [status]
 
 
+def test_who_waits_on_a_decode_replica_gets_the_blocks_of_one_whose_prefill_replica_dies():
+    """Both come at 23; the first one takes two of three blocks until 39, the second waits. At 30
+    the first one is lost, and the second one's 16 bytes begin: to 46; 11 to 57."""
+    requests = asked((0, 8, 3), (0, 8, 1))
+    changes = after((30, 0, "dies"), most_tries=1)
+    run = simulate_fleet(requests, TURNS, split(2, 1, kv_blocks=3), changes)
+    assert run.status.tolist() == [FAILED, FINISHED]
+    assert run.progress["received_ms"][1] == 46.0
+    assert run.first_token_ms[1] == 57.0
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

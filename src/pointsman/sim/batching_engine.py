@@ -25,7 +25,7 @@ from pointsman.sim.seats import (
     name_blocks,
     take_seat,
 )
-from pointsman.sim.stretch import stretch_length, stretch_ms
+from pointsman.sim.stretch import stretch_length, stretch_ms, sync_stretch
 from pointsman.sim.waiting import go_back, goes_later, leave_queue
 
 
@@ -43,14 +43,14 @@ class Work(NamedTuple):
 def start_iteration(fleet: Fleet, r: int, now_ms: float) -> None:
     """Start what comes next on the replica; it becomes idle when nothing runs or waits."""
     work, preempted = _schedule_running(fleet, r)
-    comes_late = False
+    may_follow = False
     if not preempted:
-        work, comes_late = _schedule_waiting(fleet, r, work, now_ms)
+        work, may_follow = _schedule_waiting(fleet, r, work, now_ms)
     _begin(fleet, r, work, now_ms)
     replica = fleet.replicas[r]
     if replica.running > 0:
         only_decodes = work.prefill_tokens == 0 and work.decodes == replica.running
-        if only_decodes and not preempted and not comes_late:
+        if only_decodes and not preempted and not may_follow:
             replica.length = stretch_length(fleet, r)
         replica.end_ms = now_ms + stretch_ms(replica.base_ms, replica.growth_ms, replica.length)
 
@@ -88,7 +88,7 @@ def _schedule_running(fleet: Fleet, r: int) -> tuple[Work, bool]:
 @inner_inlined
 def _schedule_waiting(fleet: Fleet, r: int, work: Work, now_ms: float) -> tuple[Work, bool]:
     """Admit those that wait, the first one first, while there is room; and whether the next one
-    came too late to be seen."""
+    may be admitted an iteration later, though nobody ends until then."""
     replica, engine = fleet.replicas[r], fleet.engines[r]
     size = engine.block_size
     while (
@@ -107,7 +107,8 @@ def _schedule_waiting(fleet: Fleet, r: int, work: Work, now_ms: float) -> tuple[
         chunk = total - cached if is_fetched else min(total - cached, work.budget_tokens)
         reserved = total if engine.reserve_full == 1 else cached + chunk
         if blocks_for(reserved, size) - hits > replica.free - idle:
-            break
+            # Reserved for a chunk only, less will do once part of the prefix is evicted.
+            return work, engine.reserve_full == 0 and idle > 0 and total > work.budget_tokens
         leave_queue(fleet, r, i)
         take_seat(fleet, r, i, hits)
         if np.isnan(request.scheduled_ms):
@@ -244,6 +245,7 @@ def _run(fleet: Fleet, r: int, i: int, computed: int) -> None:
 def receive(fleet: Fleet, r: int, i: int, now_ms: float) -> None:
     """The request's KV has come: it runs from the next iteration on, which computes its last
     prompt token again."""
+    sync_stretch(fleet, r, now_ms)  # a block whose id lies in one evicted by now takes the id
     prompt = fleet.questions[i].prompt_tokens
     fleet.replicas[r].receiving -= 1
     fleet.progress[i].received_ms = now_ms

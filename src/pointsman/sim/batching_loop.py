@@ -252,10 +252,8 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 clock.now_ms = now_ms
                 if rules.engine == 1 and clock.metrics_age_ms > 0.0:
                     if kind == ITERATION:
-                        sample_until(fleet, r, now_ms)
                         read_gauges(fleet, r, now_ms)
                     else:
-                        sample_all(fleet, now_ms)
                         for k in range(replicas):
                             read_gauges(fleet, k, now_ms)
                 if kind == ITERATION:
@@ -315,9 +313,11 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                             request.home = c
             request.random = uniform_draw(seed, rules.routed)
             request.key = _request_key(fleet, i)
-            if rules.prefix == 1 or rules.engine == 1:
-                sample_all(fleet, now_ms)
+            if rules.engine == 1:
+                for k in range(replicas):
+                    read_gauges(fleet, k, now_ms)
             if rules.prefix == 1:
+                sample_all(fleet, now_ms)
                 for k in range(replicas):
                     sync_stretch(fleet, k, now_ms)
                 hear_events(fleet.knowledge, now_ms)
@@ -336,9 +336,6 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 request.longest_hit_tokens = longest
             if rules.steps == 1:
                 note_steps(fleet, now_ms)
-            if rules.engine == 1:
-                for k in range(replicas):
-                    read_gauges(fleet, k, now_ms)
             fill_view(fleet, traffic, i, view, now_ms)
             if reads_in_flight:
                 c, reason = choose(request, view, parameters, fleet.in_flight)

@@ -110,6 +110,13 @@ def _take_out(fleet: Fleet, i: int, now_ms: float) -> None:
     flight.first_token_ms = np.nan
 
 
+@inner_inlined
+def _admit_others(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> None:
+    """A request left the replica, with its seat and blocks: others may have waited for them."""
+    if fleet.replicas[r].alive == 1 and fleet.replicas[r].waiting > 0:
+        wake(fleet, traffic, r, now_ms, 0)
+
+
 @inner
 def give_up(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
     """The request loses its replica; ``i`` is the row of its prefill, or its only one."""
@@ -119,9 +126,10 @@ def give_up(fleet: Fleet, traffic: Traffic, i: int, now_ms: float) -> None:
     prefill = int(fleet.progress[i].replica)
     _take_out(fleet, i, now_ms)
     if last != NONE and fleet.progress[last].replica != NONE:
+        decode = int(fleet.progress[last].replica)
         _take_out(fleet, last, now_ms)
-        if fleet.replicas[prefill].alive == 1 and fleet.replicas[prefill].waiting > 0:
-            wake(fleet, traffic, prefill, now_ms, 0)
+        _admit_others(fleet, traffic, prefill, now_ms)
+        _admit_others(fleet, traffic, decode, now_ms)
     if mid_stream or fleet.progress[i].tries >= traffic.rules[0].most_tries:
         fleet.progress[i].status = FAILED
         fleet.progress[i].cause = DIED_MID_STREAM if mid_stream else TRIES_USED

@@ -25,6 +25,7 @@ from pointsman.sim.batching_state import NONE, Fleet
 from pointsman.sim.handoff import expected_transfer_ms, transfer_tokens
 from pointsman.sim.seats import blocks_for
 from pointsman.sim.stretch import iterations_done, sync_stretch
+from pointsman.sim.timeline import sample_until
 from pointsman.sim.traffic import Traffic
 
 # While no answer has ended, answers are taken to be this long: one KV block of vLLM's.
@@ -210,7 +211,8 @@ def pair_wait_ms(  # noqa: PLR0913 - plain numbers
 def read_gauges(fleet: Fleet, r: int, now_ms: float) -> None:
     """Read the engine's gauges as they were at the last instant of reading that has come.
 
-    Called before anything changes on the replica, so that what is there now was there then.
+    Called before anything changes on the replica or takes the blocks of its stretch up to a later
+    instant, so that what is there now was there then.
     """
     gauges, clock = fleet.knowledge.gauges[r], fleet.knowledge.clock[0]
     age_ms = clock.metrics_age_ms
@@ -220,6 +222,7 @@ def read_gauges(fleet: Fleet, r: int, now_ms: float) -> None:
     if age_ms > 0.0:
         last_ms = gauges.next_ms + np.floor((now_ms - gauges.next_ms) / age_ms) * age_ms
         gauges.next_ms = last_ms + age_ms
+    sample_until(fleet, r, last_ms)
     sync_stretch(fleet, r, last_ms)
     replica = fleet.replicas[r]
     gauges.waiting = replica.waiting
