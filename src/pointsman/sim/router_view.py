@@ -197,8 +197,8 @@ def pair_wait_ms(  # noqa: PLR0913 - plain numbers
     """Prefill wait, hand-off, decode wait and the iteration that brings the first token."""
     prefill, decode = pair[0], pair[1]
     size = fleet.engines[0].block_size
-    held = int(traffic.cached[decode]) // size
-    handoff_ms = expected_transfer_ms(fleet, transfer_tokens(fleet, i, held, size))
+    blocks = int(traffic.cached[decode]) // size
+    handoff_ms = expected_transfer_ms(fleet, transfer_tokens(fleet, i, blocks, size))
     return (
         _wait_behind_ms(fleet, traffic, prefill, now_ms, held)
         + handoff_ms
