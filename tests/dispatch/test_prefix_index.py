@@ -2,7 +2,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.ledger import Asked, Ledger
 from pointsman.dispatch.prefix_index import Chain, PrefixIndex
+from pointsman.policies.policy import CACHED_TOKENS, ROWS
 
 TREE = st.lists(st.integers(0, 2), max_size=6)
 
@@ -13,9 +16,12 @@ def chain(*path: int) -> Chain:
 
 
 def cached(index: PrefixIndex, asked: Chain, replicas: int = 2) -> list[float]:
-    row = np.full(replicas, -1.0)
-    index.fill(asked, row)
-    return row.tolist()
+    """As the ledger reads it, for a prompt that is longer than the chain."""
+    ledger = Ledger([ReplicaFacts()] * replicas)
+    views = np.empty((ROWS, replicas)), np.empty((ROWS, replicas))
+    candidates = np.arange(replicas, dtype=np.int32)
+    ledger.fill(Asked(0.0, (1 << 20, 0), candidates, views), index.known(asked))
+    return views[0][CACHED_TOKENS].tolist()
 
 
 def test_an_unknown_prefix_is_held_by_nobody():

@@ -12,7 +12,6 @@ from typing import Any
 
 import uvloop
 
-from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.dispatcher import Rules
 from pointsman.policies.catalogue import policy_named
 from pointsman.router.service import Router, RouterSettings, listener_on
@@ -38,7 +37,7 @@ async def routing(
     router = Router(
         RouterSettings(
             replicas=[replica_address(url) for url in urls],
-            rules=Rules(policy_named(policy), StageCosts(), seed),
+            rules=Rules(policy_named(policy), seed),
             policy_name=policy.partition(":")[0],
             log_path=log,
         ),

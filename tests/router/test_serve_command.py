@@ -6,7 +6,8 @@ import pytest
 
 from pointsman.cli.main import main
 from pointsman.core.errors import InputError
-from pointsman.costs.stages import StageCosts
+from pointsman.costs.iteration import IterationCosts
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import read_log
 from pointsman.replay.replay import replay_same
 from pointsman.router.service import is_loopback
@@ -43,7 +44,7 @@ def test_a_signal_ends_it_well_with_a_complete_log(tmp_path, number):
 
 def test_costs_and_slack_come_from_flags_and_stand_in_the_log(tmp_path):
     path, costs = tmp_path / "log", tmp_path / "costs.toml"
-    costs.write_text("prefill_ms_per_token = 0.0\ndecode_ms_per_token = 2.0\n")
+    costs.write_text("prefill_ms_per_token = 3.0\ndecode_ms_per_token = 2.0\n")
 
     async def main():
         async with FakeReplica(answer_json) as fake:
@@ -58,8 +59,8 @@ def test_costs_and_slack_come_from_flags_and_stand_in_the_log(tmp_path):
     assert code == 0
     log = read_log(path)
     assert log.head.parameters == {"slack_ms": 40}
-    assert log.head.costs == StageCosts(prefill_ms_per_token=0, decode_ms_per_token=2)
-    assert log.choices[0].expected_work_ms == 20
+    assert log.head.facts == [ReplicaFacts(IterationCosts(0.0, 3.0, 2.0, 0.0))]
+    assert log.choices[0].expected_work_ms == 3.0 * log.choices[0].prompt_tokens
 
 
 def test_a_request_in_flight_may_end_while_the_router_stops(tmp_path):

@@ -86,9 +86,8 @@ def _complain(message: str) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> RouterSettings:
-    from pointsman.costs.files import read_costs
-    from pointsman.costs.stages import StageCosts
     from pointsman.dispatch.dispatcher import Rules
+    from pointsman.dispatch.facts import ReplicaFacts, read_facts
     from pointsman.dispatch.policy_file import policy_sha256
     from pointsman.router.service import RouterSettings
     from pointsman.router.upstream import replica_address
@@ -101,10 +100,11 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
             raise InputError(f"--replica {address.url}: is given twice")
     host, port = _host_and_port(arguments.listen)
     policy = options.policy_of(arguments.policy, arguments.slack_ms)
-    costs = StageCosts() if arguments.costs is None else read_costs(arguments.costs)
+    facts = ReplicaFacts() if arguments.costs is None else read_facts(arguments.costs)
     return RouterSettings(
         replicas=replicas,
-        rules=Rules(policy, costs, arguments.seed),
+        rules=Rules(policy, arguments.seed),
+        facts=facts,
         policy_name=_without_parameters(arguments.policy),
         host=host,
         port=port,

@@ -15,8 +15,8 @@ import numpy as np
 from numba import types
 
 from pointsman.core.compiled import kernel
-from pointsman.dispatch.holders import REPLICAS_A_WORD, empty_holders, fill_cached_tokens
-from pointsman.workload.workload import Floats, Ints
+from pointsman.dispatch.holders import REPLICAS_A_WORD, Holders, empty_holders
+from pointsman.workload.workload import Ints
 
 # About 30 MB of table and hashes at 64 replicas or fewer.
 MAX_BLOCKS = 1 << 17
@@ -36,14 +36,6 @@ _UNKNOWN = -1
 
 _BITS = types.Array(types.uint64, 2, "C")
 _IDS = types.Array(types.int32, 1, "C")
-_ROW = types.Array(types.float64, 1, "C")
-
-
-@kernel(types.int64(_BITS, _IDS, types.int64, _ROW))
-def _fill(holders: Any, blocks: Any, block_tokens: int, row: Any) -> int:
-    count = blocks.shape[0]
-    fill_cached_tokens(holders, blocks, 0, count, (block_tokens, count * block_tokens), row)
-    return int(count)
 
 
 @kernel(types.int64(_BITS, _IDS, types.int64))
@@ -67,9 +59,10 @@ class PrefixIndex:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def fill(self, chain: Chain, row: Floats) -> None:
-        """Write into ``row`` how many leading tokens of the chain each replica holds."""
-        _fill(self._holders, self._known(chain), chain.block_tokens, row)
+    def known(self, chain: Chain) -> tuple[Holders, Ints, int]:
+        """The table of holders, the leading blocks of the chain that are in it, and tokens of a
+        block."""
+        return self._holders, self._known(chain), chain.block_tokens
 
     def hold(self, chain: Chain, replica: int) -> None:
         """Make the replica a holder of the whole chain."""

@@ -79,8 +79,20 @@ SIGNAL_OF_ROW = (
     "key",
 )
 ROWS = len(SIGNAL_OF_ROW)
-# What the rows that every driver fills are called in a decision log.
-LOGGED_ROWS = ("queue", "requests", "prefix", "work_ms", "full_work_ms")
+# What the rows are called in a decision log; the last one is the candidates themselves.
+LOGGED_ROWS = (
+    "queue",
+    "requests",
+    "prefix",
+    "work_ms",
+    "full_work_ms",
+    "pending_tokens",
+    "context_tokens",
+    "waiting",
+    "running",
+    "kv_use",
+    "iteration_ms",
+)
 SESSION = "session"  # the name of `request.home` in `reads`
 RANDOM = "random"  # the name of `request.random` in `reads`
 IN_FLIGHT = "in_flight"  # the name of the fourth argument in `reads`

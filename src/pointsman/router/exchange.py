@@ -68,7 +68,7 @@ class Exchange:
         ticket = self._dispatcher.choose(question, self._candidates())
         relay: Relay | None = None
         try:
-            stamp = Stamp(self._headers(ticket, request_id), self._dispatcher.clock_ms)
+            stamp = Stamp(self._headers(ticket, request_id), ticket.first_token)
             relay = Relay(client, request, stamp)
             await self._answer(_Call(request, request_id, client, relay), ticket)
         finally:  # also where the client has left

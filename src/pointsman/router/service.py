@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import ipaddress
+import math
 import os
 import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +19,12 @@ from pathlib import Path
 import uvloop
 
 from pointsman.core.errors import InputError, MachineError
-from pointsman.dispatch.dispatcher import Dispatcher, Question, Rules
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
-from pointsman.policies.policy import BASIC, Policy
+from pointsman.policies.policy import READABLE
 from pointsman.router.client import ClientConnection, Complain
 from pointsman.router.exchange import Exchange
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
@@ -42,6 +44,7 @@ class RouterSettings:
     replicas: Sequence[ReplicaAddress]
     rules: Rules
     policy_name: str
+    facts: ReplicaFacts = field(default_factory=ReplicaFacts)  # of every replica
     host: str = "127.0.0.1"
     port: int = 8080
     log_path: Path | None = None
@@ -54,10 +57,8 @@ class Router:
     def __init__(self, settings: RouterSettings, complain: Complain) -> None:
         """Compile, open the log and make ready to choose.
 
-        Raises InputError where the policy reads what no router knows or the log holds something,
-        MachineError where it cannot be written.
+        Raises InputError where the log holds something, MachineError where it cannot be written.
         """
-        refuse_unknown_signals(settings.rules.policy)
         if not settings.replicas:
             raise InputError("router: no replicas; expected at least one")
         compile_for(settings.rules, len(settings.replicas))
@@ -68,7 +69,7 @@ class Router:
             self._log = DecisionLog(settings.log_path, head_of(settings), complain)
         self.dispatcher = Dispatcher(
             settings.rules,
-            len(settings.replicas),
+            [settings.facts] * len(settings.replicas),
             lambda: (time.monotonic() - started_s) * 1000.0,
             self._log,
         )
@@ -128,22 +129,13 @@ def head_of(settings: RouterSettings) -> LogHead:
         policy=settings.policy_name,
         parameters=dict(policy.parameters),
         reads=sorted(policy.reads),
-        signals=list(BASIC),
+        signals=list(READABLE),
         replicas=[address.url for address in settings.replicas],
         seed=settings.rules.seed,
         block_tokens=BLOCK_TOKENS,
-        costs=settings.rules.costs,
+        facts=[settings.facts] * len(settings.replicas),
         policy_sha256=settings.policy_sha256,
     )
-
-
-def refuse_unknown_signals(policy: Policy) -> None:
-    """Refuse a policy that reads what only the simulated fleet fills."""
-    if policy.needs_batching:
-        raise InputError(
-            f"policy {policy.name} reads {', '.join(policy.needs_batching)}, which the router does"
-            f" not know yet; expected one that reads only {', '.join(BASIC)} (pointsman policies)"
-        )
 
 
 def compile_for(rules: Rules, replicas: int) -> None:
@@ -151,8 +143,12 @@ def compile_for(rules: Rules, replicas: int) -> None:
 
     Raises InputError for a policy that chooses what is not there.
     """
-    rehearsal = Dispatcher(rules, replicas, lambda: 0.0, None)
-    rehearsal.choose(Question("rehearsal", chain=Chain([1], BLOCK_TOKENS)))
+    rehearsal = Dispatcher(rules, [ReplicaFacts()] * replicas, lambda: 0.0)
+    question = Question("rehearsal", chain=Chain([1], BLOCK_TOKENS), streams=True)
+    ticket = rehearsal.choose(question)
+    ticket.first_token()
+    ticket.end(Ending())
+    rehearsal.read(0, (math.nan, math.nan, math.nan))
 
 
 def listener_on(host: str, port: int) -> socket.socket:
