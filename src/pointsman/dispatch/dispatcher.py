@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from pointsman.core.checks import check_seed
 from pointsman.dispatch.draws import draw
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.homes import NOWHERE, Homes
-from pointsman.dispatch.ledger import Asked, Ledger
+from pointsman.dispatch.ledger import Asked, Ids, Ledger
 from pointsman.dispatch.prefix_index import EMPTY_CHAIN, Chain, PrefixIndex
 from pointsman.dispatch.record import (
     ALL_CANDIDATES,
@@ -37,7 +38,7 @@ from pointsman.dispatch.record import (
     rows_of,
 )
 from pointsman.dispatch.view import UNKNOWN, Decision, Situation, decide, shown_rows, wait_ms
-from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, ROWS, WORK_MS, Policy, View
+from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, RANDOM, ROWS, WORK_MS, Policy, View
 
 
 class DecisionSink(Protocol):
@@ -103,8 +104,7 @@ class Rules:
         check_seed("draws", self.seed)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(msgspec.Struct, frozen=True, gc=False):
     """A choice before anything is changed by it."""
 
     question: Question
@@ -195,6 +195,9 @@ class Dispatcher:
         self.homes = Homes()
         self.prefixes = PrefixIndex(room or len(facts))
         self._shown_rows = shown_rows(rules.policy)
+        # Whether what the policy does not read is wanted all the same, by the log.
+        self._keeps_all = log is not None or bool(rules.policy.reads & {RANDOM, "key"})
+        self._everyone = np.zeros(0, dtype=np.int32)
         self._views: dict[int, tuple[View, View]] = {}
         self._routed = 0
 
@@ -232,19 +235,26 @@ class Dispatcher:
         now_ms = self.clock_ms()
         views = self._views_of(len(candidates))
         sizes = (question.priced_tokens, self._shown_rows)
-        asked = Asked(now_ms, sizes, np.array(candidates, dtype=np.int32), views)
+        asked = Asked(now_ms, sizes, self._ids_of(candidates), views)
         self.ledger.fill(asked, self.prefixes.known(question.chain))
         return Situation(
             now_ms=now_ms,
             prompt_tokens=question.prompt_tokens,
             sequence=self._routed,
             home=self.homes.of(question.session),
-            random=draw(self.rules.seed, self._routed),
-            key=question.key,
+            random=draw(self.rules.seed, self._routed) if self._keeps_all else 0.0,
+            key=question.key if self._keeps_all else 0,
             candidates=candidates,
             view=views[0],
             shown=views[1],
         )
+
+    def _ids_of(self, candidates: Sequence[int]) -> Ids:
+        if len(candidates) != self.ledger.count:
+            return np.array(candidates, dtype=np.int32)
+        if len(self._everyone) != len(candidates):
+            self._everyone = np.arange(len(candidates), dtype=np.int32)
+        return self._everyone
 
     def _views_of(self, count: int) -> tuple[View, View]:
         """Two views of so many candidates; they serve one choice after the other."""

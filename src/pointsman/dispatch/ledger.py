@@ -56,6 +56,9 @@ class Ledger:
     def __init__(self, facts: Sequence[ReplicaFacts], room: int | None = None) -> None:
         self.live: Live = idle_live(room or len(facts), FIRST_SLOTS)
         self.count = 0
+        # Looked up once: each is called for every request.
+        self._fill, self._sent = fill_view.dispatcher, sent.dispatcher
+        self._first_token, self._ended = first_token.dispatcher, ended.dispatcher
         self._free = list(range(FIRST_SLOTS - 1, -1, -1))
         for each in facts:
             self.add(each)
@@ -88,7 +91,7 @@ class Ledger:
     def fill(self, asked: Asked, prefix: tuple[Holders, Ids, int]) -> None:
         """Write the view; ``prefix``: who holds what, the leading blocks of the prompt that are
         known there, and tokens of a block."""
-        fill_view(self.live, prefix, asked.sizes, asked.candidates, asked.now_ms, asked.views)
+        self._fill(self.live, prefix, asked.sizes, asked.candidates, asked.now_ms, asked.views)
 
     def fill_again(self, asked: Asked, hits: Mapping[int, float]) -> None:
         """The same where it is known which replicas hold how many tokens of the prompt."""
@@ -104,16 +107,16 @@ class Ledger:
         if not self._free:
             self._grow()
         slot = self._free.pop()
-        sent(self.live, (slot, replica, *tokens), now_ms, shows_first_token)
+        self._sent(self.live, (slot, replica, *tokens), now_ms, shows_first_token)
         return slot
 
     def first_token(self, slot: int, now_ms: float) -> None:
         """Its first token came back."""
-        first_token(self.live, slot, now_ms)
+        self._first_token(self.live, slot, now_ms)
 
     def end(self, slot: int, output_tokens: int | None, now_ms: float) -> None:
         """It ended, in whatever way; ``output_tokens`` where the engine counted them."""
-        ended(self.live, slot, -1 if output_tokens is None else output_tokens, now_ms)
+        self._ended(self.live, slot, -1 if output_tokens is None else output_tokens, now_ms)
         self._free.append(slot)
 
     def read(self, replica: int, gauges: tuple[float, float, float], now_ms: float) -> None:

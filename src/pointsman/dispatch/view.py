@@ -10,9 +10,9 @@ it to ``decide``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from pointsman.core.errors import InputError
@@ -33,8 +33,7 @@ from pointsman.policies.policy import (
 UNKNOWN = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True, gc=False):
     """A request and the fleet at the instant of the choice.
 
     ``view`` has every signal filled in; ``shown``, where it is at hand, only those that the policy
@@ -80,7 +79,7 @@ def decide(policy: Policy, situation: Situation, known: InFlight) -> Decision:
     shown = situation.shown
     if shown is None:
         shown = shown_of(situation.view, shown_rows(policy))
-    arguments = (_request(policy, situation), shown, policy.parameter_values)
+    arguments = (request_of(policy, situation), shown, policy.parameter_values)
     if IN_FLIGHT in policy.reads:
         candidate, reason = policy.choose(*arguments, known)
     else:
@@ -99,7 +98,8 @@ def wait_ms(situation: Situation, candidate: int) -> float:
     return max(0.0, float(situation.view[FREE_AT_MS, candidate]) - situation.now_ms)
 
 
-def _request(policy: Policy, situation: Situation) -> Any:
+def request_of(policy: Policy, situation: Situation) -> Any:
+    """The request as the policy gets it; what it does not read is not there."""
     reads = policy.reads
     hit = float(situation.view[CACHED_TOKENS].max()) if "prefix" in reads else 0.0
     fields = (

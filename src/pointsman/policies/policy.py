@@ -143,13 +143,17 @@ class Policy:
     parameters: Mapping[str, float] = field(default_factory=dict)
     reads: frozenset[str] = frozenset(BASIC)
 
-    @property
+    @cached_property
     def choose(self) -> Any:
         """The compiled function; called from Python in about a microsecond.
 
         Raises InputError when it is not in the subset that Numba compiles.
         """
         return _compiled(self.function, signature_for(self.reads))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was compiled: another process finds it in the cache."""
+        return {name: value for name, value in vars(self).items() if name != "choose"}
 
     @property
     def needs_batching(self) -> tuple[str, ...]:
