@@ -2,7 +2,8 @@
 
 The publisher's frames, its replay and its binding rule are those described in
 vllm-project/vllm, vllm/distributed/kv_events.py; SGLang's, in
-python/sglang/srt/disaggregation/kv_events.py, are the same.
+python/sglang/srt/disaggregation/kv_events.py, are the same. Newer versions of both (0.32 and
+0.5.23) put the topic before the number in what is replayed; a ``replay`` of "newer" does so too.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Publisher:
         self._number = 0
         self.kept: list[tuple[int, bytes]] = []
         self.asked: list[int] = []
+        self._before: tuple[bytes, ...] = (self._topic,) if replay == "newer" else ()
         self._replayer: asyncio.Task | None = None
         if replay is not None:
             router = self._context.socket(zmq.ROUTER)
@@ -89,9 +91,10 @@ class Publisher:
             self.asked.append(int.from_bytes(start, "big"))
             for number, payload in list(self.kept):
                 if number >= self.asked[-1]:
-                    frames = (client, b"", number.to_bytes(8, "big"), payload)
+                    frames = (client, b"", *self._before, number.to_bytes(8, "big"), payload)
                     await router.send_multipart(frames)
-            await router.send_multipart((client, b"", END, b""))
+            end = [b""] * len(self._before)
+            await router.send_multipart((client, b"", *end, END, b""))
 
     async def close(self) -> None:
         if self._replayer is not None:

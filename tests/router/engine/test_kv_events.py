@@ -45,10 +45,10 @@ async def following(index: Index, *sources: KvSource, **settings):
 
 
 @asynccontextmanager
-async def pair(*, replay: bool = False, before: int = 0, **settings):
+async def pair(*, replay: str | None = None, before: int = 0, **settings):
     """An engine that binds, and who follows it as replica 7 after so many messages."""
     index = Index()
-    publisher = Publisher("tcp://*:0", replay="" if replay else None)
+    publisher = Publisher("tcp://*:0", replay=replay)
     for number in range(before):
         publisher.miss(packed(stored(number)))
     where = kv_endpoint(publisher.address)
@@ -120,9 +120,10 @@ def test_a_gap_without_a_replay_clears_the_replica_before_anything_else_is_told(
     run(main())
 
 
-def test_a_gap_is_filled_by_a_replay_in_order_and_nothing_is_cleared():
+@pytest.mark.parametrize("layout", ["older", "newer"])
+def test_a_gap_is_filled_by_a_replay_in_order_and_nothing_is_cleared(layout):
     async def main() -> None:
-        async with pair(replay=True) as (publisher, subscriber, index):
+        async with pair(replay=layout) as (publisher, subscriber, index):
             await publisher.publish(stored(1))
             publisher.miss(packed(removed(1)))
             publisher.miss(packed(stored(2)))
@@ -147,7 +148,7 @@ def test_a_gap_is_filled_by_a_replay_in_order_and_nothing_is_cleared():
 
 def test_a_replay_that_has_lost_the_beginning_clears_and_tells_the_rest():
     async def main() -> None:
-        async with pair(replay=True) as (publisher, _, index):
+        async with pair(replay="older") as (publisher, _, index):
             await publisher.publish(stored(1))
             for block in (2, 3):
                 publisher.miss(packed(stored(block)))
@@ -179,7 +180,7 @@ def test_a_replay_that_does_not_answer_is_waited_for_only_so_long_and_then_clear
 
 def test_who_comes_late_catches_up_by_a_replay():
     async def main() -> None:
-        async with pair(replay=True, before=3) as (publisher, _, index):
+        async with pair(replay="older", before=3) as (publisher, _, index):
             await publisher.publish(stored(9))
             await until(lambda: len(index.said) == 4)
             assert publisher.asked == [0]
@@ -246,7 +247,7 @@ def test_a_replica_that_was_away_is_cleared_when_it_is_forgotten():
     run(main())
 
 
-@pytest.mark.parametrize("replay", [True, False])
+@pytest.mark.parametrize("replay", ["newer", None])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_what_is_left_after_losses_stands_in_the_cache_and_with_replay_it_is_all(replay, seed):
     draws = random.Random(seed)
@@ -360,6 +361,8 @@ def test_both_sides_on_the_wrong_end_is_the_silence_that_the_alarm_is_for():
         ("tcp://engine-0.svc:5557", KvEndpoint("tcp://engine-0.svc:5557", binds=False)),
         ("tcp://[::1]:5557", KvEndpoint("tcp://[::1]:5557", binds=False)),
         ("tcp://*:5557", KvEndpoint("tcp://*:5557", binds=True)),
+        ("tcp://0.0.0.0:5557", KvEndpoint("tcp://0.0.0.0:5557", binds=True)),
+        ("tcp://[::]:5557", KvEndpoint("tcp://[::]:5557", binds=True)),
         ("@tcp://127.0.0.1:5557", KvEndpoint("tcp://127.0.0.1:5557", binds=True)),
     ],
 )

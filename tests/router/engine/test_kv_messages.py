@@ -1,8 +1,8 @@
 """KV events in the layouts of vLLM and SGLang, packed here from plain lists and maps.
 
 The layouts are those of vllm-project/vllm, vllm/distributed/kv_events.py (arrays until events
-became maps, @0181ea3) and sgl-project/sglang, python/sglang/srt/disaggregation/kv_events.py
-(@006d053).
+became maps: 0.32) and sgl-project/sglang, python/sglang/srt/disaggregation/kv_events.py (arrays:
+@006d053, maps: 0.5.23).
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ def decoded(*events):
     return decode_batch(pack([1762031045.5, list(events)])).events
 
 
+NAMES = ("parent", "medium", "adapter", "salt", "extra_keys", "group", "locality")
+
+
 def plain(**fields) -> StoredBlocks:
-    empty = dict.fromkeys(("parent", "medium", "adapter", "extra_keys", "group"))
+    empty = dict.fromkeys(NAMES)
     return StoredBlocks(**{**empty, **fields})
 
 
@@ -42,7 +45,7 @@ def test_arrays_of_sglang_are_read():
     )
     assert events == [
         plain(block_hashes=[11, 12], parent=10, token_ids=[1, 2, 3, 4], block_size=2),
-        RemovedBlocks([11], None, None),
+        RemovedBlocks([11], None, None, None),
         ClearedBlocks(),
     ]
 
@@ -59,7 +62,7 @@ def test_arrays_of_vllm_with_medium_and_adapter_are_read():
         medium="GPU",
         adapter="sql-adapter",
     )
-    assert removed == RemovedBlocks([2**64 - 1], "GPU", None)
+    assert removed == RemovedBlocks([2**64 - 1], "GPU", None, None)
 
 
 def test_an_adapter_without_a_name_is_known_by_its_number():
@@ -81,9 +84,15 @@ def test_maps_of_newer_vllm_are_read_within_an_array_and_within_a_map():
             "extra_keys": [["salt"]],
             "group_idx": 1,
             "kv_cache_spec_kind": "full_attention",
-            "locality": "local",
+            "locality": "LOCAL",
         },
-        {"type": "BlockRemoved", "block_hashes": [b"\x00\xff"], "medium": "CPU", "group_idx": 1},
+        {
+            "type": "BlockRemoved",
+            "block_hashes": [b"\x00\xff"],
+            "medium": "CPU",
+            "group_idx": 1,
+            "locality": "REMOTE",
+        },
         {"type": "AllBlocksCleared"},
     ]
     for batch in ([1.5, events, 3], {"ts": 1.5, "events": events, "data_parallel_rank": 3}):
@@ -98,10 +107,38 @@ def test_maps_of_newer_vllm_are_read_within_an_array_and_within_a_map():
                 medium="GPU",
                 extra_keys=[["salt"]],
                 group=1,
+                locality="LOCAL",
             ),
-            RemovedBlocks([b"\x00\xff"], "CPU", 1),
+            RemovedBlocks([b"\x00\xff"], "CPU", 1, "REMOTE"),
             ClearedBlocks(),
         ]
+
+
+def test_maps_of_newer_sglang_are_read_with_their_salt_and_their_rank():
+    event = {
+        "type": "BlockStored",
+        "block_hashes": [-5],
+        "parent_block_hash": None,
+        "token_ids": [5, 6],
+        "block_size": 2,
+        "lora_id": None,
+        "medium": "CPU_PINNED",
+        "cache_salt": "tenant",
+        "session_id": "s",
+        "lora_name": "sql",
+    }
+    read = decode_batch(pack([1.5, [event], 1]))
+    assert read.rank == 1
+    assert read.events == [
+        plain(
+            block_hashes=[-5],
+            token_ids=[5, 6],
+            block_size=2,
+            medium="CPU_PINNED",
+            adapter="sql",
+            salt="tenant",
+        )
+    ]
 
 
 def test_fields_that_come_after_those_we_know_are_passed_over():
@@ -114,7 +151,7 @@ def test_fields_that_come_after_those_we_know_are_passed_over():
 def test_more_than_sixteen_fields_of_a_map_make_it_another_kind_of_map():
     event = {f"new_{number}": number for number in range(20)}
     [removed] = decoded({"type": "BlockRemoved", "block_hashes": [1], **event})
-    assert removed == RemovedBlocks([1], None, None)
+    assert removed == RemovedBlocks([1], None, None, None)
 
 
 def test_events_of_an_unknown_kind_are_counted_and_the_others_read():
@@ -122,7 +159,7 @@ def test_events_of_an_unknown_kind_are_counted_and_the_others_read():
         pack([1.0, [["BlockPinned", [1]], {"type": "New"}, ["BlockRemoved", [2]]]])
     )
     assert batch.unknown == 2
-    assert batch.events == [RemovedBlocks([2], None, None)]
+    assert batch.events == [RemovedBlocks([2], None, None, None)]
 
 
 def test_an_empty_batch_has_no_events():

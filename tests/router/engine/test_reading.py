@@ -68,6 +68,21 @@ def test_of_sglang_data_parallel_ranks_add_up_and_ranks_of_one_scheduler_do_not(
     )
 
 
+def test_parts_of_a_counter_that_has_no_total_add_up():
+    # Each request brings its priority; those without one are counted apart (SGLang 0.5.23).
+    text = (
+        'sglang:prompt_tokens_total{priority=""} 100\nsglang:prompt_tokens_total{priority="3"} 20\n'
+    )
+    assert reading_of(text).prompt_tokens == 120
+
+
+def test_pages_of_older_sglang_stand_in_labels():
+    text = page("sglang.txt").replace("sglang:num_pages", "x").replace("sglang:page_size", "y")
+    text += 'sglang:cache_config_info{dp_rank="0",num_pages="4096",page_size="16"} 1.0\n'
+    reading = reading_of(text)
+    assert (reading.kv_blocks, reading.block_tokens) == (4096, 16)
+
+
 def test_llama_cpp_is_read_and_its_prompt_tokens_are_with_the_cached_ones():
     assert reading_of(page("llamacpp.txt")) == EngineReading(
         engine="llama.cpp",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pointsman.core.errors import InputError
 
 _TCP = re.compile(r"tcp://(\*|\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+_EVERYWHERE = ("*", "0.0.0.0", "[::]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class KvSource:
 def kv_endpoint(text: str) -> KvEndpoint:
     """Read ``tcp://HOST:PORT`` (connect), ``tcp://*:PORT`` (bind), ``@tcp://HOST:PORT`` (bind).
 
-    The ``@`` is CZMQ's sign for binding: it binds one interface instead of all. Raises InputError.
+    The ``@`` is CZMQ's sign for binding: it binds one interface instead of all. Also bound is
+    ``0.0.0.0`` and ``[::]``, to which nobody can connect. Raises InputError.
     """
     address = text.removeprefix("@")
     found = _TCP.fullmatch(address)
@@ -50,7 +52,7 @@ def kv_endpoint(text: str) -> KvEndpoint:
             f"KV events: endpoint {text} is none; expected tcp://HOST:PORT to connect to an engine"
             " that binds, or tcp://*:PORT to bind for engines that connect"
         )
-    return KvEndpoint(address, binds=text.startswith("@") or found[1] == "*")
+    return KvEndpoint(address, binds=text.startswith("@") or found[1] in _EVERYWHERE)
 
 
 def refuse_clashes(sources: list[KvSource]) -> None:

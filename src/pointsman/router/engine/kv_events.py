@@ -158,7 +158,7 @@ class KvSubscriber:
     # Sockets.
 
     def _socket(self, endpoint: KvEndpoint, streams: list[_Stream]) -> Any:
-        socket = self._context.socket(self._zmq.SUB)
+        socket = self._new_socket(self._zmq.SUB, endpoint)
         for stream in streams:
             socket.subscribe(stream.source.topic or "")
         try:
@@ -168,6 +168,12 @@ class KvSubscriber:
             raise MachineError(
                 f"KV events: cannot {what} {endpoint.address}: {error.strerror}"
             ) from error
+        return socket
+
+    def _new_socket(self, kind: int, endpoint: KvEndpoint) -> Any:
+        socket = self._context.socket(kind)
+        if "[" in endpoint.address:
+            socket.setsockopt(self._zmq.IPV6, 1)
         return socket
 
     async def _follow(self, socket: Any, streams: list[_Stream]) -> None:
@@ -262,7 +268,7 @@ class KvSubscriber:
         """The payloads of [start, end) without those that are lost, up to the last one lost."""
         if source.replay is None:
             return []
-        socket = self._context.socket(self._zmq.DEALER)
+        socket = self._new_socket(self._zmq.DEALER, source.replay)
         found: dict[int, bytes] = {}
         try:
             socket.connect(source.replay.address)
@@ -281,7 +287,10 @@ class KvSubscriber:
 
 
 async def _receive_until(socket: Any, end: int, found: dict[int, bytes]) -> None:
-    """Collect replayed messages by number; an empty payload ends a replay."""
+    """Collect replayed messages by number; an empty payload ends a replay.
+
+    Number and payload are the last frames; newer vLLM has the topic before them.
+    """
     while True:
         frames = await socket.recv_multipart()
         if len(frames) < 2 or not frames[-1]:

@@ -1,11 +1,12 @@
 """What engines publish of their KV cache's blocks, decoded from every layout that is in use.
 
-A message's payload is msgpack: an instant, a list of events, perhaps a data-parallel rank. Batch
-and events are arrays in SGLang and older vLLM, where fields that have their default are cut off
-at the end; in newer vLLM events, and then the batch too, are maps with a ``type``. Fields that
-come after those below, or have other names, are passed over. Sources:
-vllm-project/vllm, vllm/distributed/kv_events.py (maps: @0181ea3);
-sgl-project/sglang, python/sglang/srt/disaggregation/kv_events.py (arrays: @006d053).
+A message's payload is msgpack: an instant, a list of events, perhaps a data-parallel rank. In
+older versions events are arrays, cut off where only defaults follow; in newer ones they are maps
+with a ``type``, and at times the batch is a map too. Fields that come after those below, or have
+other names, are passed over. Sources:
+vllm-project/vllm, vllm/distributed/kv_events.py (0.32: maps in an array; @0181ea3: all maps);
+sgl-project/sglang, python/sglang/srt/disaggregation/kv_events.py (@006d053: arrays; 0.5.23: maps
+in an array).
 """
 
 from __future__ import annotations
@@ -25,18 +26,20 @@ class StoredBlocks:
     """Blocks that a cache holds from now on: a piece of a chain that goes on from ``parent``.
 
     ``token_ids`` are those of all these blocks, ``block_size`` tokens each. Two chains of equal
-    tokens are the same prefix only where ``adapter`` and ``extra_keys`` (images, a cache salt) are
-    equal too. ``parent``: None at the start of a prompt.
+    tokens are the same prefix only where ``adapter``, ``salt`` and ``extra_keys`` (of vLLM, a list
+    a block: images, a salt) are equal too. ``parent``: None at the start of a prompt.
     """
 
     block_hashes: list[BlockHash]
     parent: BlockHash | None
     token_ids: list[int]
     block_size: int
-    medium: str | None  # "GPU", "CPU", ...; None where the engine has but one
+    medium: str | None  # "GPU", "CPU", "STORAGE" and others; None where the engine has but one
     adapter: str | int | None
+    salt: str | None
     extra_keys: list[Any] | None
     group: int | None  # of layers that are cached together, in models that have several kinds
+    locality: str | None  # "LOCAL" or "REMOTE", seen from the publisher
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class RemovedBlocks:
     block_hashes: list[BlockHash]
     medium: str | None
     group: int | None
+    locality: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,10 @@ class _MapStored(msgspec.Struct, tag="BlockStored"):
     lora_id: int | str | None = None
     medium: str | None = None
     lora_name: str | None = None
+    cache_salt: str | None = None
     extra_keys: list[Any] | None = None
     group_idx: int | None = None
+    locality: str | None = None
 
 
 class _ArrayRemoved(msgspec.Struct, array_like=True, tag="BlockRemoved"):
@@ -111,6 +117,7 @@ class _MapRemoved(msgspec.Struct, tag="BlockRemoved"):
     block_hashes: list[BlockHash]
     medium: str | None = None
     group_idx: int | None = None
+    locality: str | None = None
 
 
 class _ArrayCleared(msgspec.Struct, array_like=True, tag="AllBlocksCleared"):
@@ -162,13 +169,15 @@ def _event(raw: msgspec.Raw) -> KvEvent | None:
     if isinstance(wire, _ArrayStored | _MapStored):
         return _stored(wire)
     if isinstance(wire, _ArrayRemoved | _MapRemoved):
-        return RemovedBlocks(wire.block_hashes, wire.medium, wire.group_idx)
+        locality = wire.locality if isinstance(wire, _MapRemoved) else None
+        return RemovedBlocks(wire.block_hashes, wire.medium, wire.group_idx, locality)
     return ClearedBlocks()
 
 
 def _stored(wire: _ArrayStored | _MapStored) -> StoredBlocks:
     if wire.block_size < 1:
         raise ValueError(f"block_size is {wire.block_size}")
+    in_map = wire if isinstance(wire, _MapStored) else None
     return StoredBlocks(
         block_hashes=wire.block_hashes,
         parent=wire.parent_block_hash,
@@ -176,8 +185,10 @@ def _stored(wire: _ArrayStored | _MapStored) -> StoredBlocks:
         block_size=wire.block_size,
         medium=wire.medium,
         adapter=wire.lora_id if wire.lora_name is None else wire.lora_name,
+        salt=None if in_map is None else in_map.cache_salt,
         extra_keys=wire.extra_keys,
         group=wire.group_idx,
+        locality=None if in_map is None else in_map.locality,
     )
 
 

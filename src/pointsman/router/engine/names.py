@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 VLLM_V0 = "vllm-project/vllm, vllm/engine/metrics.py"
-VLLM_V1 = "vllm-project/vllm, vllm/v1/metrics/loggers.py"
-SGLANG = "sgl-project/sglang, python/sglang/srt/observability/metrics_collector.py"
+VLLM_V1 = "vllm-project/vllm, vllm/v1/metrics/loggers.py, newest read: 0.32"
+SGLANG = (
+    "sgl-project/sglang, python/sglang/srt/observability/metrics_collector.py, newest read: 0.5.23"
+)
 SGLANG_CAPACITY = (
     "llm-d/llm-d-router, its mapping of SGLang's cache_config_info (page_size, num_pages)"
 )
@@ -25,6 +27,8 @@ class Way:
 
     names: tuple[str, ...]
     source: str
+    # A label that is empty, or absent, on the total, beside the parts that add up to it.
+    total_without: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +79,27 @@ VLLM = EngineNames(
         "preemptions": (Way(("vllm:num_preemptions_total",), f"{VLLM_V0}; {VLLM_V1}"),),
     },
     {
-        "kv_blocks": (InfoLabel("vllm:cache_config_info", "num_gpu_blocks", VLLM_V0),),
-        "block_tokens": (InfoLabel("vllm:cache_config_info", "block_size", VLLM_V0),),
+        "kv_blocks": (
+            InfoLabel("vllm:cache_config_info", "num_gpu_blocks", f"{VLLM_V0}; {VLLM_V1}"),
+        ),
+        "block_tokens": (
+            InfoLabel("vllm:cache_config_info", "block_size", f"{VLLM_V0}; {VLLM_V1}"),
+        ),
     },
 )
 
 SGLANG_NAMES = EngineNames(
     "sglang",
     {
-        "waiting_requests": (Way(("sglang:num_queue_reqs",), SGLANG),),
-        "running_requests": (Way(("sglang:num_running_reqs",), SGLANG),),
+        "waiting_requests": (Way(("sglang:num_queue_reqs",), SGLANG, "priority"),),
+        "running_requests": (Way(("sglang:num_running_reqs",), SGLANG, "priority"),),
         "kv_use": (Way(("sglang:token_usage",), SGLANG),),
         "cached_tokens": (Way(("sglang:cached_tokens_total",), SGLANG),),
         "prompt_tokens": (Way(("sglang:prompt_tokens_total",), SGLANG),),
         "generated_tokens": (Way(("sglang:generation_tokens_total",), SGLANG),),
         "preemptions": (Way(("sglang:num_retracted_requests_total",), SGLANG),),
+        "kv_blocks": (Way(("sglang:num_pages",), f"{SGLANG}, 0.5.23"),),
+        "block_tokens": (Way(("sglang:page_size",), f"{SGLANG}, 0.5.23"),),
     },
     {
         "kv_blocks": (InfoLabel("sglang:cache_config_info", "num_pages", SGLANG_CAPACITY),),

@@ -47,19 +47,20 @@ def reading_of(text: str) -> EngineReading:
     names = _engine_of(frozenset(samples))
     if names is None:
         return EngineReading()
+    told = _Told(dict(samples), names)
     return EngineReading(
         engine=names.engine,
-        waiting_requests=_count(samples, names, "waiting_requests"),
-        running_requests=_count(samples, names, "running_requests"),
-        kv_use=_kv_use(samples, names),
-        prefix_cache_queries=_count(samples, names, "prefix_cache_queries"),
-        prefix_cache_hits=_count(samples, names, "prefix_cache_hits"),
-        cached_tokens=_count(samples, names, "cached_tokens"),
-        prompt_tokens=_count(samples, names, "prompt_tokens"),
-        generated_tokens=_count(samples, names, "generated_tokens"),
-        preemptions=_count(samples, names, "preemptions"),
-        kv_blocks=_sum(_in_labels(samples, names, "kv_blocks")),
-        block_tokens=_common(_in_labels(samples, names, "block_tokens")),
+        waiting_requests=told.sum("waiting_requests"),
+        running_requests=told.sum("running_requests"),
+        kv_use=told.largest_fraction("kv_use"),
+        prefix_cache_queries=told.sum("prefix_cache_queries"),
+        prefix_cache_hits=told.sum("prefix_cache_hits"),
+        cached_tokens=told.sum("cached_tokens"),
+        prompt_tokens=told.sum("prompt_tokens"),
+        generated_tokens=told.sum("generated_tokens"),
+        preemptions=told.sum("preemptions"),
+        kv_blocks=told.sum("kv_blocks"),
+        block_tokens=told.common("block_tokens"),
     )
 
 
@@ -69,33 +70,57 @@ def _engine_of(present: frozenset[str]) -> EngineNames | None:
     return best if names_in(best) & present else None
 
 
-def _told(
-    samples: dict[str, list[Sample]], names: EngineNames, quantity: str
-) -> list[list[Sample]] | None:
-    """The samples of the first way that is whole, a list a name."""
-    for way in names.told.get(quantity, ()):
-        if all(name in samples for name in way.names):
-            return [_without_parts(samples[name]) for name in way.names]
-    return None
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The samples of a page by name, read as one engine means them."""
+
+    samples: dict[str, list[Sample]]
+    names: EngineNames
+
+    def sum(self, quantity: str) -> int | None:
+        """All engines' counts together."""
+        values = self._values(quantity)
+        return None if values is None else round(sum(values))
+
+    def common(self, quantity: str) -> int | None:
+        """The count that all engines have; None where they differ."""
+        values = self._values(quantity)
+        return round(values[0]) if values and len(set(values)) == 1 else None
+
+    def largest_fraction(self, quantity: str) -> float | None:
+        """That of the fullest engine; None where one is outside of 0..1."""
+        values = self._values(quantity)
+        return max(values) if values and max(values) <= 1 else None
+
+    def _values(self, quantity: str) -> list[float] | None:
+        """A value an engine and name; None where nothing is told or any of it is no amount."""
+        series = self._series(quantity)
+        if series is None:
+            return None
+        values = [value for name in series for value in _engines(name, self.names.mirrored)]
+        return values if all(math.isfinite(value) and value >= 0 for value in values) else None
+
+    def _series(self, quantity: str) -> list[list[Sample]] | None:
+        """The samples of the first way that is whole, a list a name."""
+        for way in self.names.told.get(quantity, ()):
+            if all(name in self.samples for name in way.names):
+                return [_totals(self.samples[name], way.total_without) for name in way.names]
+        for place in self.names.in_labels.get(quantity, ()):
+            if place.name in self.samples:
+                return [[_in_label(sample, place.label) for sample in self.samples[place.name]]]
+        return None
 
 
-def _without_parts(samples: list[Sample]) -> list[Sample]:
-    """SGLang tells a total, whose ``priority`` is empty, beside the parts that add up to it.
-
-    Source: sgl-project/sglang with --enable-priority-scheduling.
-    """
-    totals = [sample for sample in samples if not sample.labels.get("priority")]
+def _totals(samples: list[Sample], label: str | None) -> list[Sample]:
+    """Without the parts where there is a total too."""
+    totals = [sample for sample in samples if label is None or not sample.labels.get(label)]
     return totals or samples
 
 
-def _count(samples: dict[str, list[Sample]], names: EngineNames, quantity: str) -> int | None:
-    told = _told(samples, names, quantity)
-    if told is None:
-        return None
-    values = [value for series in told for value in _engines(series, names.mirrored)]
-    if not all(math.isfinite(value) and value >= 0 for value in values):
-        return None
-    return round(sum(values))
+def _in_label(sample: Sample, label: str) -> Sample:
+    """The number in a label as a value, NaN where it is none."""
+    text = sample.labels.get(label, "")
+    return Sample(sample.name, sample.labels, int(text) if text.isdecimal() else math.nan)
 
 
 def _engines(samples: list[Sample], mirrored: frozenset[str]) -> Iterable[float]:
@@ -108,40 +133,6 @@ def _engines(samples: list[Sample], mirrored: frozenset[str]) -> Iterable[float]
         if value is None or math.isnan(sample.value) or sample.value > value:
             largest[key] = sample.value
     return largest.values()
-
-
-def _kv_use(samples: dict[str, list[Sample]], names: EngineNames) -> float | None:
-    told = _told(samples, names, "kv_use")
-    if told is None:
-        return None
-    values = [sample.value for series in told for sample in series]
-    return max(values) if all(0 <= value <= 1 for value in values) else None
-
-
-def _in_labels(
-    samples: dict[str, list[Sample]], names: EngineNames, quantity: str
-) -> list[int] | None:
-    """An engine's number each, from the first label that is there; None where one is no number."""
-    for place in names.in_labels.get(quantity, ()):
-        found = samples.get(place.name, [])
-        texts = [sample.labels.get(place.label, "") for sample in found]
-        if any(texts):
-            if not all(text.isdecimal() for text in texts):
-                return None
-            numbers = [
-                Sample(sample.name, sample.labels, int(text))
-                for sample, text in zip(found, texts, strict=True)
-            ]
-            return [int(number) for number in _engines(numbers, names.mirrored)]
-    return None
-
-
-def _sum(numbers: list[int] | None) -> int | None:
-    return None if numbers is None else sum(numbers)
-
-
-def _common(numbers: list[int] | None) -> int | None:
-    return numbers[0] if numbers is not None and len(set(numbers)) == 1 else None
 
 
 def _fraction(part: int | None, whole: int | None) -> float | None:
