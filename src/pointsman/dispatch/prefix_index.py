@@ -64,7 +64,7 @@ class PrefixIndex:
     @property
     def max_blocks(self) -> int:
         """How many blocks the bound allows."""
-        return self._table.entries.shape[0] - 1
+        return int(self._table.entries.shape[0]) - 1
 
     @property
     def size_bytes(self) -> int:

@@ -139,7 +139,7 @@ def _new_number(table: Table, block: Any) -> int:
         number = table.used[0]
         table.used[0] += 1
     else:
-        number = np.int64(table.entries[capacity].newer)
+        number = int(table.entries[capacity].newer)
         _empty_slot(table, _slot_of(table, table.entries[number].hash))
         _leave_ring(table, number)
         for word in range(table.holders.shape[1]):
@@ -168,12 +168,12 @@ def hold(table: Table, chain: Any, replica: int) -> int:
         for place in range(length - 1, -1, -1):  # not the chain's own blocks are to make room
             slot = _slot_of(table, chain[place])
             if table.slots[slot] != 0:
-                _use(table, np.int64(table.slots[slot]) - 1)
+                _use(table, int(table.slots[slot]) - 1)
     word = replica // REPLICAS_A_WORD
     bit = np.uint64(1) << np.uint64(replica % REPLICAS_A_WORD)
     for place in range(length - 1, -1, -1):
         slot = _slot_of(table, chain[place])
-        number = np.int64(table.slots[slot]) - 1
+        number = int(table.slots[slot]) - 1
         if number == _NOWHERE:
             number = _new_number(table, chain[place])
         else:
@@ -190,7 +190,7 @@ def fill(table: Table, chain: Any, block_tokens: int, row: Any) -> int:
     """
     known = 0
     while known < chain.shape[0]:
-        number = np.int64(table.slots[_slot_of(table, chain[known])]) - 1
+        number = int(table.slots[_slot_of(table, chain[known])]) - 1
         if number == _NOWHERE:
             break
         chain[known] = np.uint64(number)
@@ -204,7 +204,7 @@ def move(old: Table, new: Table) -> int:
     """Put the blocks used last into an empty table with more words, as many as fit; how many."""
     surplus = max(0, old.used[0] - (new.entries.shape[0] - 1))
     sentinel = old.entries.shape[0] - 1
-    number = np.int64(old.entries[sentinel].newer)
+    number = int(old.entries[sentinel].newer)
     moved = 0
     while number != sentinel:
         if surplus > 0:
@@ -214,5 +214,5 @@ def move(old: Table, new: Table) -> int:
             for word in range(old.holders.shape[1]):
                 new.holders[place, word] = old.holders[number, word]
             moved += 1
-        number = np.int64(old.entries[number].newer)
+        number = int(old.entries[number].newer)
     return moved
