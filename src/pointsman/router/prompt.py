@@ -140,7 +140,7 @@ def _is_read(request: ClientRequest, path: str) -> bool:
     return path in (CHAT, COMPLETIONS) and request.method == b"POST" and plain
 
 
-def _decoded(body: bytes, path: str) -> _Chat | _Completion:
+def _decoded(body: bytes | bytearray, path: str) -> _Chat | _Completion:
     try:
         return _CHAT.decode(body) if path == CHAT else _COMPLETION.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
