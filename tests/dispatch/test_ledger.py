@@ -25,7 +25,10 @@ def view(ledger: Ledger, now_ms: float, tokens: int = 100, hits=None):
     views = np.empty((rows.ROWS, ledger.count)), np.empty((rows.ROWS, ledger.count))
     candidates = np.arange(ledger.count, dtype=np.int32)
     sizes = (tokens, (1 << rows.ROWS) - 1)
-    ledger.fill_again(Asked(now_ms, sizes, candidates, views), hits or {})
+    ledger.cached[:] = 0.0
+    for replica, held in (hits or {}).items():
+        ledger.cached[replica] = held
+    ledger.fill(Asked(now_ms, sizes, candidates, views))
     return views[0]
 
 

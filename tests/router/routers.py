@@ -32,6 +32,7 @@ async def routing(
     log: Path | None = None,
     seed: int = 0,
     complaints: list[str] | None = None,
+    **settings: Any,
 ):
     """Yields (router, port). What the router complains of is added to ``complaints``."""
     router = Router(
@@ -40,6 +41,7 @@ async def routing(
             rules=Rules(policy_named(policy), seed),
             policy_name=policy.partition(":")[0],
             log_path=log,
+            **settings,
         ),
         ([] if complaints is None else complaints).append,
     )
@@ -68,14 +70,16 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(*scripts: Script, policy: str = "round_robin", log: Path | None = None):
+async def bench(
+    *scripts: Script, policy: str = "round_robin", log: Path | None = None, **settings: Any
+):
     """One fake a script, by default one that answers in JSON; yields a Bench."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         fakes = [await enter(FakeReplica(script)) for script in scripts or (answer_json,)]
         urls = [fake.url for fake in fakes]
         complaints: list[str] = []
-        router, port = await enter(routing(urls, policy, log, complaints=complaints))
+        router, port = await enter(routing(urls, policy, log, complaints=complaints, **settings))
         yield Bench(fakes, router, port, await enter(RawClient(port)), complaints)
 
 

@@ -1,15 +1,20 @@
+import os
 import signal
 import socket
 from hashlib import sha256
+from subprocess import PIPE
 
 import pytest
 
-from pointsman.cli.main import main
+from pointsman.cli.edge_flags import limits_of
+from pointsman.cli.main import build_parser, main
 from pointsman.core.errors import InputError
 from pointsman.costs.iteration import IterationCosts
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import read_log
+from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES
 from pointsman.replay.replay import replay_same
+from pointsman.router.edge import EdgeLimits
 from pointsman.router.service import is_loopback
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
@@ -133,12 +138,62 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--slack-ms", "-1"], "slack_ms is -1.0"),
         (["--replica", "http://a", "--policy", "random", "--slack-ms", "1"], "--slack-ms"),
         (["--replica", "http://a", "--seed", "-1"], "--seed is -1; expected an integer >= 0"),
+        (["--replica", "http://a", "--prefix-index-mb", "0"], "--prefix-index-mb is 0"),
+        (["--replica", "http://a", "--max-headers", "0"], "max_headers is 0"),
+        (["--replica", "http://a", "--client-idle-timeout-s", "nan"], "idle_timeout_s is nan"),
+        (["--replica", "http://a", "--api-keys", "nowhere"], "nowhere: no such file"),
+        (["--replica", "http://a", "--forward-authorization"], "nothing without --api-keys"),
         (["--replica", "http://a", "--seed", str(1 << 63)], "seed is 9223372036854775808"),
     ],
 )
 def test_a_wrong_flag_is_refused(capsys, flags, message):
     assert main(["serve", *flags]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_flags_defaults_are_those_of_the_router():
+    arguments = build_parser().parse_args(["serve", "--replica", "http://a"])
+    assert limits_of(arguments) == EdgeLimits()
+    assert arguments.prefix_index_mb << 20 == DEFAULT_INDEX_BYTES
+
+
+def test_keys_and_limits_come_from_flags_and_a_hangup_has_the_keys_read_again(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("sk-one\n")
+
+    async def main():
+        async with FakeReplica(answer_json) as fake:
+            flags = ("--api-keys", str(keys), "--max-body-mb", "1", "--prefix-index-mb", "1")
+            with serving("--replica", fake.url, *flags) as router:
+                async with RawClient(router.port) as client:
+                    refused = await client.post(CHAT, chat())
+                async with RawClient(router.port) as client:
+                    own = {"authorization": "Bearer sk-one"}
+                    large = await client.post(CHAT, bytes((1 << 20) + 1), **own)
+                stamp = keys.stat().st_mtime_ns
+                keys.write_text("sk-two\n")
+                os.utime(keys, ns=(stamp, stamp))
+                router.process.send_signal(signal.SIGHUP)
+                async with RawClient(router.port) as client:
+                    late = await client.post(CHAT, chat(), authorization="Bearer sk-two")
+                return refused.status, large.status, late.status, router.stop()
+
+    assert run(main()) == (401, 413, 200, 0)
+
+
+def test_listening_beyond_loopback_without_keys_is_warned_of(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("sk-one\n")
+
+    def warnings(*flags: str) -> str:
+        with serving(
+            "--replica", "http://127.0.0.1:9", "--listen", "0.0.0.0:0", *flags, stderr=PIPE
+        ) as router:
+            router.stop()
+            return router.process.stderr.read()
+
+    assert "0.0.0.0 can be reached from other machines" in warnings()
+    assert warnings("--api-keys", str(keys)) == ""
 
 
 def test_a_log_that_exists_is_refused(tmp_path, capsys):

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.cli import options
+from pointsman.cli.edge_flags import add_edge, keys_of, limits_of
+from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ HELP = "route OpenAI-compatible requests over replicas, and log why each went wh
 
 DEFAULT_HOST = "127.0.0.1"
 MAX_PORT = 65535
+MOST_INDEX_MB = 32 << 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="for policies that draw at random (default: %(default)s)",
     )
+    parser.add_argument(
+        "--prefix-index-mb",
+        type=int,
+        default=32,
+        metavar="MB",
+        help="memory for which replica was sent which prefix (default: %(default)s)",
+    )
+    add_edge(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,8 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.router.service import is_loopback, run
 
     settings = _settings(arguments)
-    if not is_loopback(settings.host):
-        _complain(f"{settings.host} can be reached from other machines, and requests need no key")
+    if not is_loopback(settings.host) and settings.api_keys is None:
+        _complain(
+            f"{settings.host} can be reached from other machines, and requests need no key"
+            " (see --api-keys)"
+        )
 
     def announce(url: str) -> None:
         policy = settings.rules.policy.label
@@ -94,6 +108,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
 
     if arguments.seed < 0:
         raise wrong_value("serve", "--seed", arguments.seed, "an integer >= 0")
+    check_integer("serve", "--prefix-index-mb", arguments.prefix_index_mb, 1, most=MOST_INDEX_MB)
     replicas = [replica_address(url) for url in arguments.replicas]
     for place, address in enumerate(replicas):
         if address in replicas[:place]:
@@ -110,6 +125,9 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         port=port,
         log_path=arguments.decision_log,
         policy_sha256=policy_sha256(arguments.policy),
+        limits=limits_of(arguments),
+        api_keys=keys_of(arguments),
+        prefix_index_bytes=arguments.prefix_index_mb << 20,
     )
 
 

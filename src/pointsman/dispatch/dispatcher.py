@@ -193,7 +193,7 @@ class Dispatcher:
         self.log = log
         self.ledger = Ledger(facts, room)
         self.homes = Homes()
-        self.prefixes = PrefixIndex(room or len(facts))
+        self.prefixes = PrefixIndex(self.ledger.room)
         self._shown_rows = shown_rows(rules.policy)
         # Whether what the policy does not read is wanted all the same, by the log.
         self._keeps_all = log is not None or bool(rules.policy.reads & {RANDOM, "key"})
@@ -236,7 +236,8 @@ class Dispatcher:
         views = self._views_of(len(candidates))
         sizes = (question.priced_tokens, self._shown_rows)
         asked = Asked(now_ms, sizes, self._ids_of(candidates), views)
-        self.ledger.fill(asked, self.prefixes.known(question.chain))
+        self.prefixes.fill(question.chain, self.ledger.cached)
+        self.ledger.fill(asked)
         return Situation(
             now_ms=now_ms,
             prompt_tokens=question.prompt_tokens,

@@ -7,7 +7,7 @@ same calls in the same order come to the same state, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.holders import Holders
 from pointsman.dispatch.live import Live, grown, idle_live
 from pointsman.dispatch.live_kernels import (
     ended,
     fill_view,
     first_token,
     read_gauges,
-    refill_view,
     sent,
 )
 from pointsman.policies.in_flight import InFlight
@@ -64,6 +62,11 @@ class Ledger:
             self.add(each)
 
     @property
+    def room(self) -> int:
+        """How many replicas there may be in all."""
+        return len(self.live.replicas)
+
+    @property
     def known(self) -> InFlight:
         """What a policy that reads ``in_flight`` gets."""
         return self.live.in_flight
@@ -88,17 +91,15 @@ class Ledger:
         self.count += 1
         return self.count - 1
 
-    def fill(self, asked: Asked, prefix: tuple[Holders, Ids, int]) -> None:
-        """Write the view; ``prefix``: who holds what, the leading blocks of the prompt that are
-        known there, and tokens of a block."""
-        self._fill(self.live, prefix, asked.sizes, asked.candidates, asked.now_ms, asked.views)
+    @property
+    def cached(self) -> Floats:
+        """By replica: tokens of the prompt being routed that it holds; to be filled before the
+        view is."""
+        return self.live.cached
 
-    def fill_again(self, asked: Asked, hits: Mapping[int, float]) -> None:
-        """The same where it is known which replicas hold how many tokens of the prompt."""
-        self.live.cached[:] = 0.0
-        for replica, tokens in hits.items():
-            self.live.cached[replica] = tokens
-        refill_view(self.live, asked.sizes, asked.candidates, asked.now_ms, asked.views)
+    def fill(self, asked: Asked) -> None:
+        """Write the view."""
+        self._fill(self.live, asked.sizes, asked.candidates, asked.now_ms, asked.views)
 
     def send(
         self, replica: int, tokens: tuple[int, int], now_ms: float, shows_first_token: bool

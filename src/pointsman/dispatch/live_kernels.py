@@ -24,7 +24,6 @@ from pointsman.dispatch.accounts import (
     learn_output,
     pending_wait_ms,
 )
-from pointsman.dispatch.holders import fill_cached_tokens
 from pointsman.dispatch.live import Live, idle_live
 from pointsman.policies.in_flight import NONE
 from pointsman.policies.policy import (
@@ -56,7 +55,6 @@ FARTHEST = 16.0
 _LIVE = typeof(idle_live(1, 1))
 _VIEW = types.Array(types.float64, 2, "C")
 _IDS = types.Array(types.int32, 1, "C")
-_BITS = types.Array(types.uint64, 2, "C")
 
 
 @inner_inlined
@@ -192,10 +190,15 @@ _SIZES = types.UniTuple(types.int64, 2)
 _VIEWS = types.UniTuple(_VIEW, 2)
 
 
-@inner
-def _fill_all(
+@kernel(types.void(_LIVE, _SIZES, _IDS, types.float64, _VIEWS))
+def fill_view(
     live: Live, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
 ) -> None:
+    """Write the view of the candidates; ``live.cached`` says who holds how much of the prompt.
+
+    ``sizes``: tokens of the prompt, as it is priced, and a bit for each row that the policy is
+    shown. ``views``: all that is known, and what the policy is shown of it.
+    """
     prompt_tokens, shown_rows = sizes
     view, shown = views
     replica_of = live.in_flight.replica_of
@@ -210,38 +213,6 @@ def _fill_all(
         is_shown = (shown_rows >> row) & 1
         for c in range(view.shape[1]):
             shown[row, c] = view[row, c] if is_shown else np.nan
-
-
-@kernel(
-    types.void(_LIVE, types.Tuple((_BITS, _IDS, types.int64)), _SIZES, _IDS, types.float64, _VIEWS)
-)
-def fill_view(  # noqa: PLR0913 - one call from Python instead of two
-    live: Live,
-    prefix: tuple[Any, Any, int],
-    sizes: tuple[int, int],
-    candidates: Any,
-    now_ms: float,
-    views: tuple[Any, Any],
-) -> None:
-    """Write the view of the candidates.
-
-    ``prefix``: a table of holders, the leading blocks of the prompt that are known there, and
-    tokens of a block. ``sizes``: tokens of the prompt, as it is priced, and a bit for each row that
-    the policy is shown. ``views``: all that is known, and what the policy is shown of it.
-    """
-    holders, blocks, block_tokens = prefix
-    count = blocks.shape[0]
-    coverage = (block_tokens, count * block_tokens)
-    fill_cached_tokens(holders, blocks, 0, count, coverage, live.cached)
-    _fill_all(live, sizes, candidates, now_ms, views)
-
-
-@kernel(types.void(_LIVE, _SIZES, _IDS, types.float64, _VIEWS))
-def refill_view(
-    live: Live, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
-) -> None:
-    """The same where ``live.cached`` says already who holds how much of the prompt."""
-    _fill_all(live, sizes, candidates, now_ms, views)
 
 
 @kernel(types.float64(_LIVE, types.UniTuple(types.int64, 4), types.float64, types.boolean))

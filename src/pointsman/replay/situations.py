@@ -48,7 +48,10 @@ class Past:
         views = np.empty((ROWS, count)), np.empty((ROWS, count))
         candidates = np.array(choice.candidates, dtype=np.int32)
         sizes = (choice.priced_tokens, _ALL_ROWS)
-        self.ledger.fill_again(Asked(choice.time_ms, sizes, candidates, views), choice.hits)
+        self.ledger.cached[:] = 0.0
+        for replica, tokens in choice.hits.items():
+            self.ledger.cached[replica] = tokens
+        self.ledger.fill(Asked(choice.time_ms, sizes, candidates, views))
         return views[0]
 
     def happen(self, event: Event) -> None:

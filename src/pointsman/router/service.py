@@ -22,10 +22,12 @@ from pointsman.core.errors import InputError, MachineError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import DecisionLog
-from pointsman.dispatch.prefix_index import Chain
+from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
 from pointsman.policies.policy import READABLE
-from pointsman.router.client import ClientConnection, Complain
+from pointsman.router.api_keys import ApiKeys
+from pointsman.router.client import ClientConnection
+from pointsman.router.edge import Complain, Edge, EdgeLimits
 from pointsman.router.exchange import Exchange
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
 from pointsman.router.upstream import Pool, ReplicaAddress
@@ -49,6 +51,9 @@ class RouterSettings:
     port: int = 8080
     log_path: Path | None = None
     policy_sha256: str | None = None
+    limits: EdgeLimits = field(default_factory=EdgeLimits)
+    api_keys: ApiKeys | None = None
+    prefix_index_bytes: int = DEFAULT_INDEX_BYTES
 
 
 class Router:
@@ -63,7 +68,6 @@ class Router:
             raise InputError("router: no replicas; expected at least one")
         compile_for(settings.rules, len(settings.replicas))
         started_s = time.monotonic()
-        self._complain = complain
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
             self._log = DecisionLog(settings.log_path, head_of(settings), complain)
@@ -73,31 +77,36 @@ class Router:
             lambda: (time.monotonic() - started_s) * 1000.0,
             self._log,
         )
+        self.dispatcher.prefixes = PrefixIndex(
+            self.dispatcher.ledger.room, settings.prefix_index_bytes
+        )
         self.pools = [Pool(address) for address in settings.replicas]
         reader = QuestionReader(session_key=os.urandom(16))
         self._exchange = Exchange(self.dispatcher, self.pools, reader)
-        self._connections: set[ClientConnection] = set()
+        self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._server: asyncio.Server | None = None
         self._flusher: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(self._exchange.serve, self._connections, self._complain),
+            lambda: ClientConnection(self._exchange.serve, self.edge),
             sock=listener,
         )
+        self.edge.start()
         self._flush()
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:
         """Accept no more, let what is in flight end for a while, then cut it off."""
         if self._server is not None:
             self._server.close()
-        for connection in list(self._connections):
+        for connection in list(self.edge.connections):
             connection.close_when_idle()
         await self._wait_for_clients(drain_s)
-        for connection in list(self._connections):
+        for connection in list(self.edge.connections):
             connection.abort()
         await self._wait_for_clients(drain_s=1.0)
+        self.edge.stop()
         for pool in self.pools:
             pool.close()
         if self._flusher is not None:
@@ -107,7 +116,7 @@ class Router:
 
     async def _wait_for_clients(self, drain_s: float) -> None:
         deadline_s = time.monotonic() + drain_s
-        while self._connections or self.dispatcher.ledger.in_flight:
+        while self.edge.connections or self.dispatcher.ledger.in_flight:
             if time.monotonic() > deadline_s:
                 return
             await asyncio.sleep(0.01)
@@ -187,6 +196,7 @@ async def _serve_until_told(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, told.set)
     router = Router(settings, complain)
+    loop.add_signal_handler(signal.SIGHUP, router.edge.reload_keys)
     await router.start(listener)
     gc.freeze()  # the collector need not go through the compiler's objects again and again
     host, port = listener.getsockname()[:2]
