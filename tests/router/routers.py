@@ -16,9 +16,12 @@ from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.dispatcher import Rules
 from pointsman.policies.catalogue import policy_named
 from pointsman.router.service import Router, RouterSettings, listener_on
+from pointsman.router.settings import Holding, Probing, Resilience
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, Script, answer_json
 from tests.router.raw_http import RawClient
+
+PROBING = Probing(interval_ms=20.0, slow_start_ms=0.0)
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
@@ -31,16 +34,23 @@ async def routing(
     urls: list[str],
     policy: str = "round_robin",
     log: Path | None = None,
-    seed: int = 0,
+    spare_slots: int = 0,
     complaints: list[str] | None = None,
+    **resilience: Any,
 ):
-    """Yields (router, port). What the router complains of is added to ``complaints``."""
+    """Yields (router, port). What the router complains of is added to ``complaints``.
+
+    Probes come often, slow start is off and nothing is held, where ``resilience`` has no others.
+    """
+    settings = {"probing": PROBING, "holding": Holding(requests=0), **resilience}
     router = Router(
         RouterSettings(
             replicas=[replica_address(url) for url in urls],
-            rules=Rules(policy_named(policy), StageCosts(), seed),
+            rules=Rules(policy_named(policy), StageCosts()),
             policy_name=policy.partition(":")[0],
             log_path=log,
+            resilience=Resilience(**settings),
+            spare_slots=spare_slots,
         ),
         ([] if complaints is None else complaints).append,
     )
@@ -69,14 +79,19 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(*scripts: Script, policy: str = "round_robin", log: Path | None = None):
+async def bench(
+    *scripts: Script,
+    policy: str = "round_robin",
+    log: Path | None = None,
+    **settings: Any,
+):
     """One fake a script, by default one that answers in JSON; yields a Bench."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         fakes = [await enter(FakeReplica(script)) for script in scripts or (answer_json,)]
         urls = [fake.url for fake in fakes]
         complaints: list[str] = []
-        router, port = await enter(routing(urls, policy, log, complaints=complaints))
+        router, port = await enter(routing(urls, policy, log, complaints=complaints, **settings))
         yield Bench(fakes, router, port, await enter(RawClient(port)), complaints)
 
 

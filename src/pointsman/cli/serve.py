@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.cli import options
+from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="for policies that draw at random (default: %(default)s)",
     )
+    add_resilience(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -110,6 +112,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         port=port,
         log_path=arguments.decision_log,
         policy_sha256=policy_sha256(arguments.policy),
+        resilience=resilience_of(arguments),
     )
 
 

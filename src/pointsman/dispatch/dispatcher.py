@@ -23,6 +23,7 @@ from pointsman.dispatch.record import (
     CANCELLED,
     NO_USAGE,
     Choice,
+    Joined,
     Outcome,
     Usage,
     hexadecimal,
@@ -36,7 +37,7 @@ from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS, Floats
 class DecisionSink(Protocol):
     """Where choices and outcomes are kept."""
 
-    def write(self, line: Choice | Outcome) -> None:
+    def write(self, line: Joined | Choice | Outcome) -> None:
         """Take one line."""
 
 
@@ -45,6 +46,7 @@ class Question:
     """What is asked about one request; tokens are estimates.
 
     ``unread_tokens`` prices a prompt that was not read, whose ``prompt_tokens`` are UNKNOWN.
+    ``attempt`` counts the choices for the same request.
     """
 
     request_id: str
@@ -54,6 +56,7 @@ class Question:
     chain: Chain = EMPTY_CHAIN
     session: str | None = None
     unread_tokens: int = 0
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ class Chosen:
             reason=self.reason,
             expected_wait_ms=self.expected_wait_ms,
             expected_work_ms=self.work_ms,
+            attempt=question.attempt,
         )
 
 

@@ -10,7 +10,16 @@ from typing import IO
 import msgspec
 
 from pointsman.core.errors import InputError, MachineError, wrong_value
-from pointsman.dispatch.record import SCHEMA, STATUSES, VERSION, Choice, Line, LogHead, Outcome
+from pointsman.dispatch.record import (
+    SCHEMA,
+    STATUSES,
+    VERSION,
+    Choice,
+    Joined,
+    Line,
+    LogHead,
+    Outcome,
+)
 from pointsman.workload.workload import MAX_TOKENS
 
 BUFFER_BYTES = 1 << 18
@@ -35,7 +44,7 @@ class DecisionLog:
         self._append(head)
         self.flush()
 
-    def write(self, line: Choice | Outcome) -> None:
+    def write(self, line: Joined | Choice | Outcome) -> None:
         """Add a line."""
         self._append(line)
         if len(self._buffer) >= BUFFER_BYTES:
@@ -170,6 +179,11 @@ def _add(log: Log, line: Line, where: str) -> None:
     elif isinstance(line, Outcome):
         _check_outcome(log, line, where)
         log.outcomes[line.sequence] = line
+    elif isinstance(line, Joined):
+        expected = len(log.head.replicas)
+        if line.replica != expected:
+            raise wrong_value(where, "replica", line.replica, f"{expected}, the next one")
+        log.head.replicas.append(line.url)
     else:
         raise InputError(f"{where}: is a second head; expected a choice or an outcome")
 

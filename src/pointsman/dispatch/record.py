@@ -1,7 +1,8 @@
 """The decision log: what stands in each of its lines.
 
-JSON Lines. The first line is a LogHead; then a Choice where a request was sent to a replica and
-an Outcome where it ended, in the order in which these things happened. Times are milliseconds of
+JSON Lines. The first line is a LogHead; then a Choice where a request was sent to a replica, an
+Outcome where it ended, and Joined where a replica was added, in the order in which these things
+happened. Times are milliseconds of
 the writer's clock since ``started_at``. There is no text of a prompt or an answer in it.
 """
 
@@ -27,7 +28,8 @@ OK = "ok"
 ERROR = "error"
 CANCELLED = "cancelled"
 TRUNCATED = "truncated"
-STATUSES = (OK, ERROR, CANCELLED, TRUNCATED)
+RETRIED = "retried"  # failed before an answer, and tried again by another choice
+STATUSES = (OK, ERROR, CANCELLED, TRUNCATED, RETRIED)
 
 # What a reader accepts, and a workload can hold.
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
@@ -57,6 +59,16 @@ class LogHead(
     policy_sha256: str | None = None  # of FILE.py as it was loaded; None for a policy of ours
 
 
+class Joined(
+    msgspec.Struct, tag_field="event", tag="joined", frozen=True, forbid_unknown_fields=True
+):
+    """A replica that was added after the start; its number is the next one."""
+
+    time_ms: TimeMs
+    replica: int
+    url: str
+
+
 class Choice(
     msgspec.Struct, tag_field="event", tag="choice", frozen=True, forbid_unknown_fields=True
 ):
@@ -78,6 +90,7 @@ class Choice(
     reason: str
     expected_wait_ms: float
     expected_work_ms: float
+    attempt: int = 1  # of the same request: 2 where one choice for it has failed
 
     @property
     def situation(self) -> Situation:
@@ -123,7 +136,7 @@ class Outcome(
     error: str | None = None
 
 
-Line = LogHead | Choice | Outcome
+Line = LogHead | Joined | Choice | Outcome
 
 
 def signal_rows(situation: Situation) -> dict[str, list[float | None]]:
