@@ -41,15 +41,15 @@ class Pool:
         self._timeouts = timeouts
         self._health = health
         self._connect = connect
-        self._idle: list[Upstream] = []
+        self.idle: list[Upstream] = []  # to be used again
         self._busy: set[Upstream] = set()
         self._connecting: dict[asyncio.Timeout, float] = {}  # and when each began
 
     async def acquire(self) -> Upstream:
         """A connection for one exchange, used before or new. Raises as ``connect`` does."""
         oldest_s = asyncio.get_running_loop().time() - IDLE_LIMIT_S
-        while self._idle:
-            upstream = self._idle.pop()
+        while self.idle:
+            upstream = self.idle.pop()
             if upstream.reusable and upstream.idle_since_s >= oldest_s:
                 self._busy.add(upstream)
                 return upstream
@@ -89,7 +89,7 @@ class Pool:
         upstream.resume()
         if upstream.reusable:
             upstream.idle_since_s = asyncio.get_running_loop().time()
-            self._idle.append(upstream)
+            self.idle.append(upstream)
         else:
             upstream.abort()
 
@@ -104,8 +104,8 @@ class Pool:
 
     def close(self) -> None:
         """Give up the idle connections."""
-        while self._idle:
-            self._idle.pop().abort()
+        while self.idle:
+            self.idle.pop().abort()
 
     def cut_off(self) -> None:
         """Give up all connections: exchanges end as if the replica had gone."""
