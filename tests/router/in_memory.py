@@ -143,4 +143,4 @@ class World:
         assert self.complaints == []
         kept = {id(kept) for member in self.membership.members for kept in member.pool.idle}
         for wire in self.upstreams:
-            assert wire.is_open == (id(wire.protocol) in kept), "an orphan"
+            assert not wire.is_open or id(wire.protocol) in kept, "an orphan"

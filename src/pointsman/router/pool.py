@@ -22,6 +22,10 @@ async def connect_over_tcp(address: ReplicaAddress) -> Upstream:
     return made
 
 
+def _is_fresh(upstream: Upstream, now_s: float) -> bool:
+    return upstream.reusable and now_s - upstream.idle_since_s <= IDLE_LIMIT_S
+
+
 class Pool:
     """As many connections as requests in flight, the last used one first.
 
@@ -47,10 +51,10 @@ class Pool:
 
     async def acquire(self) -> Upstream:
         """A connection for one exchange, used before or new. Raises as ``connect`` does."""
-        oldest_s = asyncio.get_running_loop().time() - IDLE_LIMIT_S
+        now_s = asyncio.get_running_loop().time()
         while self.idle:
             upstream = self.idle.pop()
-            if upstream.reusable and upstream.idle_since_s >= oldest_s:
+            if _is_fresh(upstream, now_s):
                 self._busy.add(upstream)
                 return upstream
             upstream.abort()
@@ -94,13 +98,16 @@ class Pool:
             upstream.abort()
 
     def check(self, now_s: float) -> None:
-        """End connects and exchanges that have been silent for too long."""
+        """End connects and exchanges that have been silent for too long, and forget idle
+        connections that will not be used again."""
         longest_s = self._timeouts.connect_ms / 1000.0
         for limit, began_s in self._connecting.items():
             if now_s - began_s >= longest_s and limit.when() is None:
                 limit.reschedule(now_s)
         for upstream in list(self._busy):
             upstream.check(now_s, self._timeouts)
+        while self.idle and not _is_fresh(self.idle[0], now_s):
+            self.idle.pop(0).abort()
 
     def close(self) -> None:
         """Give up the idle connections."""
