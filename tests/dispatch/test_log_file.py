@@ -245,7 +245,10 @@ def test_an_outcome_without_its_choice_is_named(tmp_path):
     [
         (FirstToken(1, 2.0), "sequence is 1; expected that of a choice above"),
         (Reading(2, 2.0, None, None, None), r"replica is 2; expected a replica in 0\.\.1"),
-        (Joined(3, "http://127.0.0.1:3", ReplicaFacts()), "replica is 3; expected 2, the next one"),
+        (
+            Joined(2.0, 3, "http://127.0.0.1:3", ReplicaFacts()),
+            "replica is 3; expected 2, the next one",
+        ),
     ],
 )
 def test_a_line_that_cannot_have_happened_is_named(tmp_path, line, message):
@@ -254,7 +257,7 @@ def test_a_line_that_cannot_have_happened_is_named(tmp_path, line, message):
 
 
 def test_a_replica_that_joined_can_be_a_candidate_from_then_on(tmp_path):
-    joined = Joined(2, "http://127.0.0.1:3", ReplicaFacts())
+    joined = Joined(1.0, 2, "http://127.0.0.1:3", ReplicaFacts())
     later = choice(0, candidates=[0, 2], seen=[0, 2], hits={})
     log = read_log(written(tmp_path / "log", joined, later))
     assert log.replicas == [*HEAD.replicas, "http://127.0.0.1:3"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.cli import options
 from pointsman.cli.edge_flags import add_edge, keys_of, limits_of
+from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
 
@@ -73,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory for which replica was sent which prefix (default: %(default)s)",
     )
     add_edge(parser)
+    add_resilience(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -128,6 +130,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         limits=limits_of(arguments),
         api_keys=keys_of(arguments),
         prefix_index_bytes=arguments.prefix_index_mb << 20,
+        resilience=resilience_of(arguments),
     )
 
 

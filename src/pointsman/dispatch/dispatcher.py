@@ -30,6 +30,7 @@ from pointsman.dispatch.record import (
     Choice,
     Event,
     FirstToken,
+    Joined,
     Outcome,
     Reading,
     Usage,
@@ -54,6 +55,7 @@ class Question:
 
     ``unread_tokens`` prices a prompt that was not read, whose ``prompt_tokens`` are UNKNOWN.
     ``streams``: the answer shows when its first token comes.
+    ``attempt`` counts the choices for the same request.
     """
 
     request_id: str
@@ -77,6 +79,8 @@ class Question:
         if self.session is not None:
             return hash_of(self.session)
         return self.chain.hashes[0] >> 1 if self.chain.hashes else 0
+
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
             reason=self.reason,
             expected_wait_ms=self.expected_wait_ms,
             expected_work_ms=self.work_ms,
+            attempt=question.attempt,
         )
 
     def _columns_seen(self) -> list[int]:
@@ -222,6 +227,13 @@ class Dispatcher:
         tokens = (question.priced_tokens, chosen.uncached_tokens)
         slot = self.ledger.send(chosen.replica, tokens, situation.now_ms, question.streams)
         return Ticket(self, chosen, slot)
+
+    def join(self, url: str, facts: ReplicaFacts) -> int:
+        """One more replica, within the room that there is; its number."""
+        number = self.ledger.add(facts)
+        if self.log is not None:
+            self.log.write(Joined(self.clock_ms(), number, url, facts))
+        return number
 
     def read(self, replica: int, gauges: tuple[float, float, float]) -> None:
         """An engine told its gauges: waiting and running requests, KV use; NaN for unknown."""

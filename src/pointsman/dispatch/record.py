@@ -1,10 +1,10 @@
 """The decision log: what stands in each of its lines.
 
 JSON Lines. The first line is a LogHead; then a Choice where a request was sent to a replica, a
-FirstToken where its stream began, an Outcome where it ended, and a Reading where an engine told
-its gauges, in the order in which these things happened: together they are all that the router's
-accounts depend on. Times are milliseconds of the writer's clock since ``started_at``. There is no
-text of a prompt or an answer in it.
+FirstToken where its stream began, an Outcome where it ended, a Reading where an engine told its
+gauges, and Joined where a replica was added, in the order in which these things happened: together
+they are all that the router's accounts depend on. Times are milliseconds of the writer's clock
+since ``started_at``. There is no text of a prompt or an answer in it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ OK = "ok"
 ERROR = "error"
 CANCELLED = "cancelled"
 TRUNCATED = "truncated"
-STATUSES = (OK, ERROR, CANCELLED, TRUNCATED)
+RETRIED = "retried"  # failed before an answer, and tried again by another choice
+STATUSES = (OK, ERROR, CANCELLED, TRUNCATED, RETRIED)
 
 # What a reader accepts, and a workload can hold.
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
@@ -91,6 +92,7 @@ class Choice(
     reason: str
     expected_wait_ms: float
     expected_work_ms: float  # of its prefill
+    attempt: int = 1  # of the same request: 2 where one choice for it has failed
 
     @property
     def has_whole_view(self) -> bool:
@@ -148,8 +150,9 @@ class Reading(
 class Joined(
     msgspec.Struct, tag_field="event", tag="joined", frozen=True, forbid_unknown_fields=True
 ):
-    """A replica came to those of the head; numbers go on."""
+    """A replica was added after the start; its number is the next one."""
 
+    time_ms: TimeMs
     replica: int
     url: str
     facts: ReplicaFacts

@@ -18,7 +18,7 @@ from pointsman.router.messages import (
     header_of,
 )
 from pointsman.router.prompt import CHAT, COMPLETIONS
-from pointsman.router.upstream import ReplicaError
+from pointsman.router.upstream import LostError, ReplicaError
 from pointsman.router.usage import ResponseTap
 
 EVENT_STREAM = b"text/event-stream"
@@ -73,10 +73,15 @@ class Relay:
         if data:
             self._client.write(data)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client may have seen some of an answer."""
+        return self._http_status is not None
+
     def finish(self) -> None:
         """The answer has ended as HTTP says it ends; it may be the replica's own error."""
         if self._is_cut_short:
-            self.fail(ReplicaError("the replica closed the connection", "replica_lost"))
+            self.fail(LostError("the replica closed the connection"))
             return
         self._status = OK if self._http_status is not None and self._http_status < 400 else ERROR
 
@@ -84,10 +89,9 @@ class Relay:
         """The replica was lost: say so, as far as that can still be said."""
         self._error = error.code
         if self._http_status is None:
-            self._status, self._http_status = ERROR, 502
-            self._client.answer(
-                self._request, failure(502, str(error), error.code), self._stamp.headers
-            )
+            self._status, self._http_status = ERROR, error.http_status
+            answer = failure(error.http_status, str(error), error.code)
+            self._client.answer(self._request, answer, self._stamp.headers)
             return
         self._status = TRUNCATED
         if self._is_stream:

@@ -25,15 +25,18 @@ from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
 from pointsman.policies.policy import READABLE
+from pointsman.router.admission import Admission
 from pointsman.router.api_keys import ApiKeys
 from pointsman.router.client import ClientConnection
 from pointsman.router.edge import Complain, Edge, EdgeLimits
 from pointsman.router.exchange import Exchange
+from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
+from pointsman.router.probes import Prober
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
-from pointsman.router.upstream import Pool, ReplicaAddress
+from pointsman.router.settings import Resilience
+from pointsman.router.upstream import ReplicaAddress
 
 FLUSH_S = 0.5
-DRAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class RouterSettings:
     """What a router is started with.
 
     ``policy_name`` is how the log names the policy, ``policy_sha256`` the digest of its file.
+    ``spare_slots``: how many replicas may be added while it runs.
     """
 
     replicas: Sequence[ReplicaAddress]
@@ -54,6 +58,8 @@ class RouterSettings:
     limits: EdgeLimits = field(default_factory=EdgeLimits)
     api_keys: ApiKeys | None = None
     prefix_index_bytes: int = DEFAULT_INDEX_BYTES
+    resilience: Resilience = field(default_factory=Resilience)
+    spare_slots: int = SPARE_SLOTS
 
 
 class Router:
@@ -66,8 +72,10 @@ class Router:
         """
         if not settings.replicas:
             raise InputError("router: no replicas; expected at least one")
+        slots = len(settings.replicas) + settings.spare_slots
         compile_for(settings.rules, len(settings.replicas))
         started_s = time.monotonic()
+        self._resilience = settings.resilience
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
             self._log = DecisionLog(settings.log_path, head_of(settings), complain)
@@ -76,16 +84,23 @@ class Router:
             [settings.facts] * len(settings.replicas),
             lambda: (time.monotonic() - started_s) * 1000.0,
             self._log,
+            room=slots,
         )
-        self.dispatcher.prefixes = PrefixIndex(
-            self.dispatcher.ledger.room, settings.prefix_index_bytes
+        self.dispatcher.prefixes = PrefixIndex(slots, settings.prefix_index_bytes)
+        self._facts = settings.facts
+        means = Means(settings.resilience)
+        self.membership = Membership(settings.replicas, means, slots)
+        self.membership.on_joined = self._welcome
+        self.admission = Admission(
+            self.dispatcher, self.membership, settings.resilience, means.clock_s
         )
-        self.pools = [Pool(address) for address in settings.replicas]
+        self._prober = Prober(self.membership, settings.resilience.probing)
         reader = QuestionReader(session_key=os.urandom(16))
-        self._exchange = Exchange(self.dispatcher, self.pools, reader)
+        self._exchange = Exchange(self.admission, reader, settings.resilience.retries)
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._server: asyncio.Server | None = None
         self._flusher: asyncio.TimerHandle | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener."""
@@ -95,9 +110,16 @@ class Router:
         )
         self.edge.start()
         self._flush()
+        self._sweep()
+        self._prober.start()
 
-    async def stop(self, drain_s: float = DRAIN_S) -> None:
-        """Accept no more, let what is in flight end for a while, then cut it off."""
+    async def stop(self, drain_s: float | None = None) -> None:
+        """Accept no more, let what is in flight end for a while, then cut it off.
+
+        Cancelled, it has accepted no more; called again with 0, it does the rest.
+        """
+        if drain_s is None:
+            drain_s = self._resilience.drain_ms / 1000.0
         if self._server is not None:
             self._server.close()
         for connection in list(self.edge.connections):
@@ -107,10 +129,11 @@ class Router:
             connection.abort()
         await self._wait_for_clients(drain_s=1.0)
         self.edge.stop()
-        for pool in self.pools:
-            pool.close()
-        if self._flusher is not None:
-            self._flusher.cancel()
+        self._prober.stop()
+        self.membership.close()
+        for timer in (self._flusher, self._sweeper):
+            if timer is not None:
+                timer.cancel()
         if self._log is not None:
             self._log.close()
 
@@ -125,6 +148,17 @@ class Router:
         if self._log is not None:
             self._log.flush()
             self._flusher = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.membership.check(loop.time())
+        self.admission.check(loop.time())
+        self._sweeper = loop.call_later(self._resilience.sweep_s, self._sweep)
+
+    def _welcome(self, replica: Replica) -> None:
+        number = self.dispatcher.join(replica.url, self._facts)
+        assert number == replica.number, "replicas are numbered alike everywhere"
+        self._prober.watch(replica)
 
 
 def head_of(settings: RouterSettings) -> LogHead:
@@ -191,15 +225,27 @@ async def _serve_until_told(
     announce: Callable[[str], None],
     complain: Complain,
 ) -> None:
-    told = asyncio.Event()
+    told: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, told.put_nowait, number)
     router = Router(settings, complain)
     loop.add_signal_handler(signal.SIGHUP, router.edge.reload_keys)
     await router.start(listener)
     gc.freeze()  # the collector need not go through the compiler's objects again and again
     host, port = listener.getsockname()[:2]
     announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-    await told.wait()
-    await router.stop()
+    await told.get()
+    await _stop_or_be_told_again(router, told)
+
+
+async def _stop_or_be_told_again(router: Router, told: asyncio.Queue[int]) -> None:
+    """Let requests in flight end; a second signal ends that."""
+    stopping = asyncio.ensure_future(router.stop())
+    again = asyncio.ensure_future(told.get())
+    await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
+    if again.done():
+        stopping.cancel()
+        await asyncio.wait((stopping,))
+        await router.stop(drain_s=0.0)
+    again.cancel()
