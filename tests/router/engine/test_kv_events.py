@@ -12,6 +12,7 @@ import pytest
 from pointsman.core.errors import InputError, MachineError
 from pointsman.router.engine.kv_endpoint import KvEndpoint, KvSource, kv_endpoint, refuse_clashes
 from pointsman.router.engine.kv_events import KvSubscriber, load_zmq
+from pointsman.router.engine.kv_sequence import SilenceAlarm
 
 pytest.importorskip("zmq", reason="pyzmq is missing: pip install pointsman[kv-events]")
 
@@ -293,10 +294,10 @@ def test_a_replica_that_computes_and_publishes_nothing_is_complained_of_once():
         settings = {"clock_ms": lambda: now_ms[0], "silent_after_ms": 1000.0}
         async with pair(**settings) as (publisher, subscriber, index):
             for now_ms[0] in (0.0, 999.0):
-                subscriber.computed(7)
+                subscriber.computed(7, 600)
             assert not subscriber.is_silent(7)
-            for now_ms[0] in (1000.0, 1500.0):
-                subscriber.computed(7)
+            for now_ms[0] in (1000.0, 1500.0):  # the first of them raises it
+                subscriber.computed(7, 600)
             assert subscriber.is_silent(7)
             assert index.complaints == [
                 "KV events: replica 7 computes tokens and publishes nothing to "
@@ -305,7 +306,7 @@ def test_a_replica_that_computes_and_publishes_nothing_is_complained_of_once():
             await publisher.publish(stored(1))
             await until(lambda: not subscriber.is_silent(7))
             for now_ms[0] in (2000.0, 2999.0):
-                subscriber.computed(7)
+                subscriber.computed(7, 600)
             assert not subscriber.is_silent(7)
 
     run(main())
@@ -317,7 +318,7 @@ def test_a_replica_that_computes_nothing_is_not_complained_of():
     async def main() -> None:
         settings = {"clock_ms": lambda: now_ms[0], "silent_after_ms": 1000.0}
         async with pair(**settings) as (_, subscriber, index):
-            subscriber.computed(7)
+            subscriber.computed(7, 600)
             now_ms[0] = 5000.0
             assert not subscriber.is_silent(7)
             assert index.complaints == []
@@ -325,10 +326,22 @@ def test_a_replica_that_computes_nothing_is_not_complained_of():
     run(main())
 
 
+@pytest.mark.parametrize(
+    "flow",
+    [
+        [(0.0, 600), (1001.0, 600), (2003.0, 600)],  # requests too rare to be a flow
+        [(float(at), 511) for at in range(0, 5000, 100)],  # that need not fill a block
+    ],
+)
+def test_requests_that_are_few_or_small_raise_no_alarm(flow):
+    alarm = SilenceAlarm(1000.0)
+    assert not any(alarm.computed(7, tokens, at_ms) for at_ms, tokens in flow)
+
+
 def test_a_replica_that_nobody_follows_is_never_silent():
     async def main() -> None:
         async with pair(silent_after_ms=0.0) as (_, subscriber, index):
-            subscriber.computed(8)
+            subscriber.computed(8, 600)
             assert index.complaints == []
 
     run(main())
@@ -343,7 +356,7 @@ def test_both_sides_on_the_wrong_end_is_the_silence_that_the_alarm_is_for():
         async with following(index, source, silent_after_ms=0.0) as subscriber:
             publisher = Publisher(address)
             await publisher.publish(stored(1))
-            subscriber.computed(7)
+            subscriber.computed(7, 600)
             assert subscriber.is_silent(7)
             await publisher.close()
         assert index.said == []

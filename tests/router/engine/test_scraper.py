@@ -46,6 +46,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.asked_s: list[float] = []
+        self.complaints: list[str] = []
         self.now_ms = 0.0
         self._next = asyncio.Semaphore(0)
 
@@ -54,7 +55,7 @@ class Turns:
         await self._next.acquire()
 
     def surroundings(self, draw: float = 0.5) -> Surroundings:
-        return Surroundings(lambda: self.now_ms, lambda: draw, self.sleep)
+        return Surroundings(lambda: self.now_ms, self.complaints.append, lambda: draw, self.sleep)
 
     async def take(self, scraper: Scraper, replica: int = 0) -> None:
         """Let one round go by."""
@@ -247,6 +248,32 @@ def test_each_new_reading_is_passed_on():
             replica.script = never_answer
             await scraper.close()
         assert passed == [(3, scraper.readings.of(3))]
+
+    run(main())
+
+
+def test_a_failure_of_who_listens_is_complained_of():
+    async def main() -> None:
+        turns = Turns()
+        scraper = Scraper(ScrapeSettings(), turns.surroundings(), lambda *_: 1 // 0)
+        async with FakeReplica(answers("vllm_v0.txt")) as replica:
+            scraper.watch(0, replica_address(replica.url))
+            await turns.take(scraper)
+            await until(lambda: bool(turns.complaints))
+            await scraper.close()
+        assert "ZeroDivisionError" in turns.complaints[0]
+
+    run(main())
+
+
+def test_a_host_that_cannot_be_a_name_is_a_failure():
+    async def main() -> None:
+        turns = Turns()
+        scraper = Scraper(ScrapeSettings(), turns.surroundings())
+        scraper.watch(0, replica_address(f"http://{'x' * 70}..invalid:1"))
+        await turns.take(scraper)
+        assert scraper.readings.attempts(0).failures == 1
+        await scraper.close()
 
     run(main())
 

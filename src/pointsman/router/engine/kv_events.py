@@ -94,6 +94,9 @@ class KvSubscriber:
         self._zmq = load_zmq()
         self._streams = [_Stream(source) for source in sources]
         refuse_clashes([stream.source for stream in self._streams])
+        self._by_replica: dict[int, list[_Stream]] = {}
+        for stream in self._streams:
+            self._by_replica.setdefault(stream.source.replica, []).append(stream)
         self._callbacks = callbacks
         self._clock_ms = clock_ms
         self._replay_timeout_s = replay_timeout_s
@@ -128,14 +131,18 @@ class KvSubscriber:
         if self._context is not None:
             self._context.destroy(linger=0)
 
-    def computed(self, replica: int) -> None:
-        """Say that a replica computed tokens just now, so that its silence can be noticed."""
-        follows = any(stream.source.replica == replica for stream in self._streams)
-        if follows and self._alarm.computed(replica, self._clock_ms()):
-            endpoints = {s.source.endpoint.address for s in self._streams_of(replica)}
+    def computed(self, replica: int, tokens: int) -> None:
+        """Say that a request computed so many tokens there, so that silence can be noticed.
+
+        Those are its uncached prompt and its output; few of them may fill no block, and do not
+        count.
+        """
+        streams = self._streams_of(replica)
+        if streams and self._alarm.computed(replica, tokens, self._clock_ms()):
+            endpoints = sorted({stream.source.endpoint.address for stream in streams})
             self._callbacks.complain(
                 f"KV events: replica {replica} computes tokens and publishes nothing to"
-                f" {', '.join(sorted(endpoints))}; see that one side binds and the other connects"
+                f" {', '.join(endpoints)}; see that one side binds and the other connects"
             )
 
     def is_silent(self, replica: int) -> bool:
@@ -153,7 +160,7 @@ class KvSubscriber:
         return [stream.counts for stream in self._streams_of(replica)]
 
     def _streams_of(self, replica: int) -> list[_Stream]:
-        return [stream for stream in self._streams if stream.source.replica == replica]
+        return self._by_replica.get(replica, [])
 
     # Sockets.
 

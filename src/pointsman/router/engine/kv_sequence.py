@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
 
 
@@ -33,6 +34,11 @@ class Sequence:
         self.expected = number + 1
 
 
+# A request that computes fewer tokens may fill no block: those of vLLM hold 16 by default, 128 on
+# a CPU, and may be larger; SGLang's pages hold 1 and more.
+FILLING_TOKENS = 512
+
+
 class SilenceAlarm:
     """Raised for a replica that computes tokens for a while and publishes nothing.
 
@@ -42,18 +48,29 @@ class SilenceAlarm:
 
     def __init__(self, after_ms: float) -> None:
         self._after_ms = after_ms
-        self._flowing_since_ms: dict[int, float] = {}  # since the last event
+        self._flows: dict[int, _Flow] = {}  # since the last event
         self.silent: set[int] = set()
 
     def heard(self, replica: int) -> None:
         """An event came."""
-        self._flowing_since_ms.pop(replica, None)
+        self._flows.pop(replica, None)
         self.silent.discard(replica)
 
-    def computed(self, replica: int, now_ms: float) -> bool:
-        """Tokens were computed there; whether that raises the alarm now."""
-        since_ms = self._flowing_since_ms.setdefault(replica, now_ms)
-        if replica in self.silent or now_ms - since_ms < self._after_ms:
+    def computed(self, replica: int, tokens: int, now_ms: float) -> bool:
+        """A request computed so many tokens there; whether that raises the alarm now."""
+        if tokens < FILLING_TOKENS:
+            return False
+        flow = self._flows.get(replica)
+        if flow is None or now_ms - flow.last_ms > self._after_ms:  # else it was no flow
+            flow = self._flows[replica] = _Flow(now_ms, now_ms)
+        flow.last_ms = now_ms
+        if replica in self.silent or now_ms - flow.since_ms < self._after_ms:
             return False
         self.silent.add(replica)
         return True
+
+
+@dataclass(slots=True)
+class _Flow:
+    since_ms: float
+    last_ms: float

@@ -109,9 +109,13 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a Scraper takes from outside: the router's clock, chance, and waiting."""
+    """What a Scraper takes from outside: the router's clock, its ear, chance, and waiting.
+
+    ``complain`` is told where ``on_reading`` fails; that replica is asked no more.
+    """
 
     clock_ms: Callable[[], float]
+    complain: Callable[[str], None]
     draw: Callable[[], float] = random.random
     sleep: Sleep = asyncio.sleep
 
@@ -138,6 +142,7 @@ class Scraper:
         """Ask this replica from now on; to be called on the event loop."""
         assert replica not in self._tasks, "watched already"
         task = asyncio.get_running_loop().create_task(self._watch(replica, address))
+        task.add_done_callback(self._ended)
         self._tasks[replica] = task
 
     def unwatch(self, replica: int) -> None:
@@ -154,6 +159,10 @@ class Scraper:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._surroundings.complain(f"metrics: no longer asked for: {task.exception()!r}")
 
     async def _watch(self, replica: int, address: ReplicaAddress) -> None:
         interval_s = self._settings.interval_s
