@@ -35,7 +35,11 @@ async def routing(
     complaints: list[str] | None = None,
     **settings: Any,
 ):
-    """Yields (router, port). What the router complains of is added to ``complaints``."""
+    """Yields (router, port). What the router complains of is added to ``complaints``.
+
+    Replicas are not asked for their models unless ``models_interval_s`` says so.
+    """
+    settings = {"models_interval_s": 0.0, **settings}
     router = Router(
         RouterSettings(
             replicas=[replica_address(url) for url in urls],

@@ -72,6 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MB",
         help="memory for which replica was sent which prefix (default: %(default)s)",
     )
+    parser.add_argument(
+        "--models-interval-s",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="how often replicas are asked for their models; 0: never, each is taken to serve all"
+        " (default: %(default)s)",
+    )
     add_edge(parser)
 
 
@@ -127,6 +135,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         policy_sha256=policy_sha256(arguments.policy),
         limits=limits_of(arguments),
         api_keys=keys_of(arguments),
+        models_interval_s=arguments.models_interval_s,
         prefix_index_bytes=arguments.prefix_index_mb << 20,
     )
 

@@ -54,6 +54,7 @@ class Question:
     chain: Chain = EMPTY_CHAIN
     session: str | None = None
     unread_tokens: int = 0
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

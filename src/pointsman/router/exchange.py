@@ -18,6 +18,7 @@ from pointsman.dispatch.record import ERROR
 from pointsman.router.answers import refusal, report
 from pointsman.router.client import ClientConnection
 from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes
+from pointsman.router.models import ModelTable, is_list
 from pointsman.router.prompt import QuestionReader, request_id_of
 from pointsman.router.relay import Relay, Stamp
 from pointsman.router.upstream import (
@@ -48,8 +49,13 @@ class Exchange:
     """Serves requests: one choice each, forwarded, streamed back and accounted."""
 
     def __init__(
-        self, dispatcher: Dispatcher, pools: Sequence[Pool], reader: QuestionReader
+        self,
+        dispatcher: Dispatcher,
+        pools: Sequence[Pool],
+        reader: QuestionReader,
+        models: ModelTable,
     ) -> None:
+        self._models = models
         self._dispatcher = dispatcher
         self._pools = pools
         self._reader = reader
@@ -59,13 +65,23 @@ class Exchange:
         if request.path == HEALTH:
             client.answer(request, report(self._health()), [])
             return
+        if is_list(request.method, request.path):
+            answer = await self._models.answer(request.path, self._living())
+            if answer is not None:
+                client.answer(request, answer, [])
+                return
         try:
             request_id = request_id_of(request)
             question = self._reader.question(request, request_id)
         except InputError as error:
             client.answer(request, refusal(400, str(error), "invalid_body"), [])
             return
-        ticket = self._dispatcher.choose(question, self._candidates())
+        refused = await self._models.check(question.model, self._living())
+        if refused is not None:
+            client.answer(request, refused, [])
+            return
+        candidates = self._models.candidates_for(question.model, self._living())
+        ticket = self._dispatcher.choose(question, candidates)
         relay: Relay | None = None
         try:
             stamp = Stamp(self._headers(ticket, request_id), self._dispatcher.clock_ms)
@@ -74,12 +90,12 @@ class Exchange:
         finally:  # also where the client has left
             ticket.end(_FAILED if relay is None else relay.ending())
 
-    def _candidates(self) -> list[int] | None:
-        """The replicas that are not left out; None for all, also where none would remain."""
+    def _living(self) -> list[int]:
+        """The replicas that are not left out; all, also where none would remain."""
         for pool in self._pools:
             pool.try_again_when_due()
         present = [number for number, pool in enumerate(self._pools) if not pool.is_left_out]
-        return present if 0 < len(present) < len(self._pools) else None
+        return present or list(range(len(self._pools)))
 
     async def _answer(self, call: _Call, ticket: Ticket) -> None:
         try:

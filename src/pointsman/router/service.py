@@ -27,6 +27,7 @@ from pointsman.router.api_keys import ApiKeys
 from pointsman.router.client import ClientConnection
 from pointsman.router.edge import Complain, Edge, EdgeLimits
 from pointsman.router.exchange import Exchange
+from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
 from pointsman.router.upstream import Pool, ReplicaAddress
 
@@ -51,6 +52,7 @@ class RouterSettings:
     limits: EdgeLimits = field(default_factory=EdgeLimits)
     api_keys: ApiKeys | None = None
     prefix_index_bytes: int = DEFAULT_INDEX_BYTES
+    models_interval_s: float = DEFAULT_INTERVAL_S
 
 
 class Router:
@@ -79,7 +81,10 @@ class Router:
         self.dispatcher.prefixes = PrefixIndex(len(settings.replicas), settings.prefix_index_bytes)
         self.pools = [Pool(address) for address in settings.replicas]
         reader = QuestionReader(session_key=os.urandom(16))
-        self._exchange = Exchange(self.dispatcher, self.pools, reader)
+        self.models = ModelTable(settings.models_interval_s)
+        for number, address in enumerate(settings.replicas):
+            self.models.add(number, address)
+        self._exchange = Exchange(self.dispatcher, self.pools, reader, self.models)
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._server: asyncio.Server | None = None
         self._flusher: asyncio.TimerHandle | None = None
@@ -91,6 +96,7 @@ class Router:
             sock=listener,
         )
         self.edge.start()
+        self.models.start()
         self._flush()
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:
@@ -104,6 +110,7 @@ class Router:
             connection.abort()
         await self._wait_for_clients(drain_s=1.0)
         self.edge.stop()
+        self.models.close()
         for pool in self.pools:
             pool.close()
         if self._flusher is not None:
