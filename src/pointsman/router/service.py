@@ -8,6 +8,7 @@ import ipaddress
 import os
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class RouterSettings:
     """What a router is started with.
 
     ``policy_name`` is how the log names the policy, ``policy_sha256`` the digest of its file.
+    ``models``: those of each replica, where they are given and not asked for.
     """
 
     replicas: Sequence[ReplicaAddress]
@@ -53,6 +55,8 @@ class RouterSettings:
     api_keys: ApiKeys | None = None
     prefix_index_bytes: int = DEFAULT_INDEX_BYTES
     models_interval_s: float = DEFAULT_INTERVAL_S
+    models: Sequence[Sequence[str]] = ()
+    tls: ssl.SSLContext | None = None
 
 
 class Router:
@@ -83,8 +87,9 @@ class Router:
         reader = QuestionReader(session_key=os.urandom(16))
         self.models = ModelTable(settings.models_interval_s)
         for number, address in enumerate(settings.replicas):
-            self.models.add(number, address)
+            self.models.add(number, address, settings.models[number] if settings.models else ())
         self._exchange = Exchange(self.dispatcher, self.pools, reader, self.models)
+        self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._server: asyncio.Server | None = None
         self._flusher: asyncio.TimerHandle | None = None
@@ -94,6 +99,8 @@ class Router:
         self._server = await asyncio.get_running_loop().create_server(
             lambda: ClientConnection(self._exchange.serve, self.edge),
             sock=listener,
+            ssl=self._tls,
+            ssl_handshake_timeout=self.edge.limits.head_timeout_s if self._tls else None,
         )
         self.edge.start()
         self.models.start()
@@ -209,6 +216,7 @@ async def _serve_until_told(
     await router.start(listener)
     gc.freeze()  # the collector need not go through the compiler's objects again and again
     host, port = listener.getsockname()[:2]
-    announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    scheme = "http" if settings.tls is None else "https"
+    announce(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
     await told.wait()
     await router.stop()
