@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from pointsman.router.client import ClientConnection
 from pointsman.router.edge import Complain, Edge, EdgeLimits
 from pointsman.router.exchange import Exchange
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
+from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
 from pointsman.router.probes import Prober
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
 from pointsman.router.settings import Resilience
@@ -45,6 +47,7 @@ class RouterSettings:
 
     ``policy_name`` is how the log names the policy, ``policy_sha256`` the digest of its file.
     ``spare_slots``: how many replicas may be added while it runs.
+    ``models``: those of each replica, where they are given and not asked for.
     """
 
     replicas: Sequence[ReplicaAddress]
@@ -60,6 +63,9 @@ class RouterSettings:
     prefix_index_bytes: int = DEFAULT_INDEX_BYTES
     resilience: Resilience = field(default_factory=Resilience)
     spare_slots: int = SPARE_SLOTS
+    models_interval_s: float = DEFAULT_INTERVAL_S
+    models: Sequence[Sequence[str]] = ()
+    tls: ssl.SSLContext | None = None
 
 
 class Router:
@@ -96,7 +102,12 @@ class Router:
         )
         self._prober = Prober(self.membership, settings.resilience.probing)
         reader = QuestionReader(session_key=os.urandom(16))
-        self._exchange = Exchange(self.admission, reader, settings.resilience.retries)
+        self.models = ModelTable(settings.models_interval_s)
+        for number, address in enumerate(settings.replicas):
+            self.models.add(number, address, settings.models[number] if settings.models else ())
+        self.admission.serving = self.models.candidates_for
+        self._exchange = Exchange(self.admission, reader, self.models, settings.resilience.retries)
+        self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._server: asyncio.Server | None = None
         self._flusher: asyncio.TimerHandle | None = None
@@ -107,8 +118,11 @@ class Router:
         self._server = await asyncio.get_running_loop().create_server(
             lambda: ClientConnection(self._exchange.serve, self.edge),
             sock=listener,
+            ssl=self._tls,
+            ssl_handshake_timeout=self.edge.limits.head_timeout_s if self._tls else None,
         )
         self.edge.start()
+        self.models.start()
         self._flush()
         self._sweep()
         self._prober.start()
@@ -130,6 +144,7 @@ class Router:
         await self._wait_for_clients(drain_s=1.0)
         self.edge.stop()
         self._prober.stop()
+        self.models.close()
         self.membership.close()
         for timer in (self._flusher, self._sweeper):
             if timer is not None:
@@ -158,6 +173,7 @@ class Router:
     def _welcome(self, replica: Replica) -> None:
         number = self.dispatcher.join(replica.url, self._facts)
         assert number == replica.number, "replicas are numbered alike everywhere"
+        self.models.add(number, replica.pool.address, ())
         self._prober.watch(replica)
 
 
@@ -234,7 +250,8 @@ async def _serve_until_told(
     await router.start(listener)
     gc.freeze()  # the collector need not go through the compiler's objects again and again
     host, port = listener.getsockname()[:2]
-    announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    scheme = "http" if settings.tls is None else "https"
+    announce(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
     await told.get()
     await _stop_or_be_told_again(router, told)
 
