@@ -117,6 +117,38 @@ def test_a_second_signal_cuts_off_at_once_what_the_first_one_waits_for(tmp_path,
     assert read_log(path).outcomes[0].status == "cancelled"
 
 
+def test_replicas_are_added_through_the_admin_api_which_wants_the_key_of_its_file(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef\n")
+
+    async def main():
+        async with FakeReplica() as one, FakeReplica() as two:
+            flags = ("--admin", "127.0.0.1:0", "--admin-key-file", str(key))
+            with serving("--replica", one.url, *flags, "--policy", "round_robin") as router:
+                port = int(
+                    router.announcement.partition("; admin on http://127.0.0.1:")[2].partition(";")[
+                        0
+                    ]
+                )
+                async with RawClient(port) as admin, RawClient(router.port) as client:
+                    body = {"url": two.url}
+                    refused = await admin.post("/replicas", body)
+                    bearer = "Bearer 0123456789abcdef"
+                    added = await admin.post("/replicas", body, authorization=bearer)
+                    await client.post(CHAT, chat())
+                return refused.status, added.status, added.json["id"], router.stop()
+
+    assert run(main()) == (401, 201, 1, 0)
+
+
+def test_a_key_that_is_short_is_refused(tmp_path, capsys):
+    key = tmp_path / "key"
+    key.write_text("short\n")
+    flags = ["--replica", "http://a", "--admin", "127.0.0.1:0", "--admin-key-file", str(key)]
+    assert main(["serve", *flags]) == 2
+    assert "the length of the key is 5; expected one line of at least 16" in capsys.readouterr().err
+
+
 def test_it_listens_on_loopback_only():
     with serving("--replica", "http://127.0.0.1:9") as router:
         assert accepts(router.port)
@@ -163,6 +195,9 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--hold-mib", "-1"], "bytes is -1048576"),
         (["--replica", "http://a", "--hold-timeout-ms", "-1"], "timeout_ms is -1.0"),
         (["--replica", "http://a", "--drain-ms", "-1"], "drain_ms is -1.0"),
+        (["--replica", "http://a", "--admin", "0.0.0.0:1"], "expected --admin-key-file, or a"),
+        (["--replica", "http://a", "--admin", "here"], "--admin here: expected HOST:PORT"),
+        (["--replica", "http://a", "--admin-key-file", "k"], "is for --admin, which is not given"),
     ],
 )
 def test_a_wrong_flag_is_refused(capsys, flags, message):

@@ -12,7 +12,7 @@ from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
-    from pointsman.router.service import RouterSettings
+    from pointsman.router.service import AdminSettings, RouterSettings
 
 NAME = "serve"
 HELP = "route OpenAI-compatible requests over replicas, and log why each went where it went"
@@ -64,6 +64,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for policies that draw at random (default: %(default)s)",
     )
     add_resilience(parser)
+    parser.add_argument(
+        "--admin",
+        metavar="HOST:PORT",
+        help="where to listen for the admin API, which adds, drains and removes replicas",
+    )
+    parser.add_argument(
+        "--admin-key-file",
+        type=Path,
+        metavar="FILE",
+        help="holds the key that the admin API wants as Authorization: Bearer KEY",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,7 +112,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
     for place, address in enumerate(replicas):
         if address in replicas[:place]:
             raise InputError(f"--replica {address.url}: is given twice")
-    host, port = _host_and_port(arguments.listen)
+    host, port = _host_and_port("--listen", arguments.listen)
     policy = options.policy_of(arguments.policy, arguments.slack_ms)
     costs = StageCosts() if arguments.costs is None else read_costs(arguments.costs)
     return RouterSettings(
@@ -113,13 +124,27 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         log_path=arguments.decision_log,
         policy_sha256=policy_sha256(arguments.policy),
         resilience=resilience_of(arguments),
+        admin=_admin_of(arguments),
     )
 
 
-def _host_and_port(text: str) -> tuple[str, int]:
+def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
+    from pointsman.router.admin import read_key
+    from pointsman.router.service import AdminSettings
+
+    file = arguments.admin_key_file
+    if arguments.admin is None:
+        if file is not None:
+            raise InputError(f"--admin-key-file {file}: is for --admin, which is not given")
+        return None
+    host, port = _host_and_port("--admin", arguments.admin)
+    return AdminSettings(host, port, None if file is None else read_key(file))
+
+
+def _host_and_port(flag: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
-        raise InputError(f"--listen {text}: expected HOST:PORT with a port in 0..{MAX_PORT}")
+        raise InputError(f"{flag} {text}: expected HOST:PORT with a port in 0..{MAX_PORT}")
     return host.strip("[]") or DEFAULT_HOST, int(port)
 
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -23,8 +24,9 @@ from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import SCHEMA, VERSION, Joined, LogHead
 from pointsman.policies.policy import BASIC, Policy
+from pointsman.router.admin import Admin
 from pointsman.router.admission import Admission
-from pointsman.router.client import ClientConnection, Complain
+from pointsman.router.client import ClientConnection, Complain, Serve
 from pointsman.router.exchange import Exchange
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.probes import Prober
@@ -33,6 +35,25 @@ from pointsman.router.settings import Resilience
 from pointsman.router.upstream import ReplicaAddress
 
 FLUSH_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class AdminSettings:
+    """Where the admin API listens, and the key that it wants, if any.
+
+    Raises InputError for an address that other machines reach, without a key.
+    """
+
+    host: str
+    port: int
+    key: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is None and not is_loopback(self.host):
+            raise InputError(
+                f"--admin {self.host}:{self.port}: can be reached from other machines; expected"
+                " --admin-key-file, or a loopback address"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,7 @@ class RouterSettings:
     policy_sha256: str | None = None
     resilience: Resilience = field(default_factory=Resilience)
     spare_slots: int = SPARE_SLOTS
+    admin: AdminSettings | None = None
 
 
 class Router:
@@ -87,19 +109,26 @@ class Router:
         reader = QuestionReader(session_key=os.urandom(16))
         self._exchange = Exchange(self.admission, reader, settings.resilience.retries)
         self._connections: set[ClientConnection] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._flusher: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(self._exchange.serve, self._connections, self._complain),
-            sock=listener,
-        )
+        await self._listen(listener, self._exchange.serve)
         self._flush()
         self._sweep()
         self._prober.start()
+
+    async def start_admin(self, listener: socket.socket, key: bytes | None) -> None:
+        """Serve the admin API to whoever connects to this listener."""
+        await self._listen(listener, Admin(self.membership, key).serve)
+
+    async def _listen(self, listener: socket.socket, serve: Serve) -> None:
+        server = await asyncio.get_running_loop().create_server(
+            lambda: ClientConnection(serve, self._connections, self._complain), sock=listener
+        )
+        self._servers.append(server)
 
     async def stop(self, drain_s: float | None = None) -> None:
         """Accept no more, let what is in flight end for a while, then cut it off.
@@ -108,8 +137,8 @@ class Router:
         """
         if drain_s is None:
             drain_s = self._resilience.drain_ms / 1000.0
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self._connections):
             connection.close_when_idle()
         await self._wait_for_clients(drain_s)
@@ -206,28 +235,50 @@ def is_loopback(host: str) -> bool:
 
 def run(settings: RouterSettings, announce: Callable[[str], None], complain: Complain) -> None:
     """Serve until SIGINT or SIGTERM; ``announce`` gets the address once connections are taken."""
-    listener = listener_on(settings.host, settings.port)
-    with listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve_until_told(settings, listener, announce, complain))
+    with ExitStack() as stack:
+        listener = stack.enter_context(listener_on(settings.host, settings.port))
+        admin = None
+        if settings.admin is not None:
+            where = settings.admin
+            admin = stack.enter_context(listener_on(where.host, where.port))
+        runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        router = Serving(settings, listener, admin)
+        runner.run(router.until_told(announce, complain))
 
 
-async def _serve_until_told(
-    settings: RouterSettings,
-    listener: socket.socket,
-    announce: Callable[[str], None],
-    complain: Complain,
-) -> None:
-    told: asyncio.Queue[int] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.put_nowait, number)
-    router = Router(settings, complain)
-    await router.start(listener)
-    gc.freeze()  # the collector need not go through the compiler's objects again and again
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A router to be, with the sockets that it will listen on."""
+
+    settings: RouterSettings
+    listener: socket.socket
+    admin: socket.socket | None
+
+    async def until_told(self, announce: Callable[[str], None], complain: Complain) -> None:
+        """Serve until SIGINT or SIGTERM."""
+        told: asyncio.Queue[int] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, told.put_nowait, number)
+        router = Router(self.settings, complain)
+        await router.start(self.listener)
+        if self.admin is not None and self.settings.admin is not None:
+            await router.start_admin(self.admin, self.settings.admin.key)
+        gc.freeze()  # the collector need not go through the compiler's objects again and again
+        announce(_said(self.listener, self.admin))
+        await told.get()
+        await _stop_or_be_told_again(router, told)
+
+
+def _said(listener: socket.socket, admin: socket.socket | None) -> str:
+    own = url_of(listener)
+    return own if admin is None else f"{own}; admin on {url_of(admin)}"
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where the socket listens."""
     host, port = listener.getsockname()[:2]
-    announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-    await told.get()
-    await _stop_or_be_told_again(router, told)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def _stop_or_be_told_again(router: Router, told: asyncio.Queue[int]) -> None:
