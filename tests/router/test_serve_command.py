@@ -1,10 +1,14 @@
+import argparse
+import re
 import signal
 import socket
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
 from pointsman.cli.main import main
+from pointsman.cli.resilience_flags import add_resilience
 from pointsman.core.errors import InputError
 from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.log_file import read_log
@@ -17,6 +21,7 @@ from tests.router.routers import chat, run, until
 from tests.router.serve_process import serving
 
 CHAT = "/v1/chat/completions"
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "router.md").read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -239,6 +244,19 @@ def test_a_policy_file_is_named_in_the_log_so_that_any_folder_finds_it(tmp_path,
     assert log.head.policy == f"{tmp_path}/mine.py:mine"
     assert log.head.policy_sha256 == sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
     assert replay_same(log).agreeing == 1
+
+
+def test_the_documented_defaults_are_those_of_the_code():
+    parser = argparse.ArgumentParser()
+    add_resilience(parser)
+    rows = [line.split("|")[1:4] for line in PAGE.splitlines() if line.startswith("| `--")]
+    documented = {}
+    for flags, _, defaults in rows:
+        names = re.findall(r"`(--[a-z-]+)", flags)
+        documented.update(zip(names, defaults.strip().split(", "), strict=True))
+    for action in parser._actions[1:]:
+        shown = "none" if action.default is None else f"{action.default:g}"
+        assert documented[action.option_strings[0]] == shown
 
 
 def test_addresses_of_replicas_are_read_as_urls():
