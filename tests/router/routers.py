@@ -14,7 +14,8 @@ import uvloop
 
 from pointsman.dispatch.dispatcher import Rules
 from pointsman.policies.catalogue import policy_named
-from pointsman.router.service import Router, RouterSettings, listener_on
+from pointsman.router.listening import listener_on
+from pointsman.router.service import Router, RouterSettings
 from pointsman.router.settings import Holding, Probing, Resilience
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, Script, answer_json

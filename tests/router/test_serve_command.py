@@ -1,14 +1,18 @@
+import argparse
 import asyncio
 import os
+import re
 import signal
 import socket
 from hashlib import sha256
+from pathlib import Path
 from subprocess import PIPE
 
 import pytest
 
 from pointsman.cli.edge_flags import limits_of
 from pointsman.cli.main import build_parser, main
+from pointsman.cli.resilience_flags import add_resilience
 from pointsman.core.errors import InputError
 from pointsman.costs.iteration import IterationCosts
 from pointsman.dispatch.facts import ReplicaFacts
@@ -16,7 +20,7 @@ from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES
 from pointsman.replay.replay import replay_same
 from pointsman.router.edge import EdgeLimits
-from pointsman.router.service import is_loopback
+from pointsman.router.listening import is_loopback
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
 from tests.router.raw_http import RawClient
@@ -24,6 +28,7 @@ from tests.router.routers import chat, run, until
 from tests.router.serve_process import serving
 
 CHAT = "/v1/chat/completions"
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "router.md").read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -124,6 +129,38 @@ def test_a_second_signal_cuts_off_at_once_what_the_first_one_waits_for(tmp_path,
     assert read_log(path).outcomes[0].status == "cancelled"
 
 
+def test_replicas_are_added_through_the_admin_api_which_wants_the_key_of_its_file(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef\n")
+
+    async def main():
+        async with FakeReplica() as one, FakeReplica() as two:
+            flags = ("--admin", "127.0.0.1:0", "--admin-key-file", str(key))
+            with serving("--replica", one.url, *flags, "--policy", "round_robin") as router:
+                port = int(
+                    router.announcement.partition("; admin on http://127.0.0.1:")[2].partition(";")[
+                        0
+                    ]
+                )
+                async with RawClient(port) as admin, RawClient(router.port) as client:
+                    body = {"url": two.url}
+                    refused = await admin.post("/replicas", body)
+                    bearer = "Bearer 0123456789abcdef"
+                    added = await admin.post("/replicas", body, authorization=bearer)
+                    await client.post(CHAT, chat())
+                return refused.status, added.status, added.json["id"], router.stop()
+
+    assert run(main()) == (401, 201, 1, 0)
+
+
+def test_a_key_that_is_short_is_refused(tmp_path, capsys):
+    key = tmp_path / "key"
+    key.write_text("short\n")
+    flags = ["--replica", "http://a", "--admin", "127.0.0.1:0", "--admin-key-file", str(key)]
+    assert main(["serve", *flags]) == 2
+    assert "the length of the key is 5; expected one line of at least 16" in capsys.readouterr().err
+
+
 def test_it_listens_on_loopback_only():
     with serving("--replica", "http://127.0.0.1:9") as router:
         assert accepts(router.port)
@@ -176,6 +213,9 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--hold-mib", "-1"], "bytes is -1048576"),
         (["--replica", "http://a", "--hold-timeout-ms", "-1"], "timeout_ms is -1.0"),
         (["--replica", "http://a", "--drain-ms", "-1"], "drain_ms is -1.0"),
+        (["--replica", "http://a", "--admin", "0.0.0.0:1"], "expected --admin-key-file, or a"),
+        (["--replica", "http://a", "--admin", "here"], "--admin here: expected HOST:PORT"),
+        (["--replica", "http://a", "--admin-key-file", "k"], "is for --admin, which is not given"),
     ],
 )
 def test_a_wrong_flag_is_refused(capsys, flags, message):
@@ -269,6 +309,19 @@ def test_a_policy_file_is_named_in_the_log_so_that_any_folder_finds_it(tmp_path,
     assert log.head.policy == f"{tmp_path}/mine.py:mine"
     assert log.head.policy_sha256 == sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
     assert replay_same(log).agreeing == 1
+
+
+def test_the_documented_defaults_are_those_of_the_code():
+    parser = argparse.ArgumentParser()
+    add_resilience(parser)
+    rows = [line.split("|")[1:4] for line in PAGE.splitlines() if line.startswith("| `--")]
+    documented = {}
+    for flags, _, defaults in rows:
+        names = re.findall(r"`(--[a-z-]+)", flags)
+        documented.update(zip(names, defaults.strip().split(", "), strict=True))
+    for action in parser._actions[1:]:
+        shown = "none" if action.default is None else f"{action.default:g}"
+        assert documented[action.option_strings[0]] == shown
 
 
 def test_addresses_of_replicas_are_read_as_urls():

@@ -16,7 +16,7 @@ from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
     from pointsman.router.replica_options import ReplicaOptions
-    from pointsman.router.service import RouterSettings
+    from pointsman.router.service import AdminSettings, RouterSettings
 
 NAME = "serve"
 HELP = "route OpenAI-compatible requests over replicas, and log why each went where it went"
@@ -93,11 +93,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_edge(parser)
     add_resilience(parser)
+    parser.add_argument(
+        "--admin",
+        metavar="HOST:PORT",
+        help="where to listen for the admin API, which adds, drains and removes replicas",
+    )
+    parser.add_argument(
+        "--admin-key-file",
+        type=Path,
+        metavar="FILE",
+        help="holds the key that the admin API wants as Authorization: Bearer KEY",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop; the exit code."""
-    from pointsman.router.service import is_loopback, run
+    from pointsman.router.listening import is_loopback
+    from pointsman.router.process import run
 
     settings = _settings(arguments)
     if not is_loopback(settings.host) and settings.api_keys is None:
@@ -129,7 +141,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         raise wrong_value("serve", "--seed", arguments.seed, "an integer >= 0")
     check_integer("serve", "--prefix-index-mb", arguments.prefix_index_mb, 1, most=MOST_INDEX_MB)
     replicas = _replicas(arguments)
-    host, port = _host_and_port(arguments.listen)
+    host, port = _host_and_port("--listen", arguments.listen)
     policy = options.policy_of(arguments.policy, arguments.slack_ms)
     facts = ReplicaFacts() if arguments.costs is None else read_facts(arguments.costs)
     return RouterSettings(
@@ -148,6 +160,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         models_interval_s=arguments.models_interval_s,
         prefix_index_bytes=arguments.prefix_index_mb << 20,
         resilience=resilience_of(arguments),
+        admin=_admin_of(arguments),
     )
 
 
@@ -177,10 +190,23 @@ def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
     return replicas
 
 
-def _host_and_port(text: str) -> tuple[str, int]:
+def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
+    from pointsman.router.admin import read_key
+    from pointsman.router.service import AdminSettings
+
+    file = arguments.admin_key_file
+    if arguments.admin is None:
+        if file is not None:
+            raise InputError(f"--admin-key-file {file}: is for --admin, which is not given")
+        return None
+    host, port = _host_and_port("--admin", arguments.admin)
+    return AdminSettings(host, port, None if file is None else read_key(file))
+
+
+def _host_and_port(flag: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
-        raise InputError(f"--listen {text}: expected HOST:PORT with a port in 0..{MAX_PORT}")
+        raise InputError(f"{flag} {text}: expected HOST:PORT with a port in 0..{MAX_PORT}")
     return host.strip("[]") or DEFAULT_HOST, int(port)
 
 

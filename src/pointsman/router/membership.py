@@ -98,6 +98,11 @@ class Membership:
         return [replica for replica in self._members if not replica.is_removed]
 
     @property
+    def ever(self) -> list[Replica]:
+        """All that there ever were, by their numbers."""
+        return self._members
+
+    @property
     def ids(self) -> list[int]:
         """The numbers of all that are not removed."""
         return [replica.number for replica in self.members]

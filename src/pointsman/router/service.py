@@ -1,44 +1,64 @@
-"""The router as a process: starts, listens, and stops with its log complete."""
+"""The router: its parts put together, started, and stopped with its log complete."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import ipaddress
 import math
 import os
-import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-import uvloop
-
-from pointsman.core.errors import InputError, MachineError
+from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
 from pointsman.policies.policy import READABLE
+from pointsman.router.admin import Admin
 from pointsman.router.admission import Admission
 from pointsman.router.api_keys import ApiKeys
-from pointsman.router.client import ClientConnection
-from pointsman.router.edge import Complain, Edge, EdgeLimits
+from pointsman.router.client import ClientConnection, Serve
+from pointsman.router.edge import Complain, Connection, Edge, EdgeLimits
+from pointsman.router.engine.scraper import ScrapeSettings
+from pointsman.router.engines import Engines
 from pointsman.router.exchange import Exchange
+from pointsman.router.listening import is_loopback
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
 from pointsman.router.probes import Prober
+from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
 from pointsman.router.settings import Resilience
+from pointsman.router.status import OwnPages
 from pointsman.router.upstream import ReplicaAddress
 
 FLUSH_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class AdminSettings:
+    """Where the admin API listens, and the key that it wants, if any.
+
+    Raises InputError for an address that other machines reach, without a key.
+    """
+
+    host: str
+    port: int
+    key: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is None and not is_loopback(self.host):
+            raise InputError(
+                f"--admin {self.host}:{self.port}: can be reached from other machines; expected"
+                " --admin-key-file, or a loopback address"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +85,17 @@ class RouterSettings:
     spare_slots: int = SPARE_SLOTS
     models_interval_s: float = DEFAULT_INTERVAL_S
     models: Sequence[Sequence[str]] = ()
+    tls: ssl.SSLContext | None = None
+    admin: AdminSettings | None = None
+    scrape: ScrapeSettings | None = None  # None: engines are not asked for their metrics
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSide:
+    """What is done with those who connect to one listener."""
+
+    serve: Serve
+    edge: Edge
     tls: ssl.SSLContext | None = None
 
 
@@ -106,26 +137,45 @@ class Router:
         for number, address in enumerate(settings.replicas):
             self.models.add(number, address, settings.models[number] if settings.models else ())
         self.admission.serving = self.models.candidates_for
-        self._exchange = Exchange(self.admission, reader, self.models, settings.resilience.retries)
+        self.counters = RouterCounters(len(settings.replicas))
+        self.dispatcher.observer = self.counters
+        self.engines = Engines(self.dispatcher, settings.scrape, complain)
+        pages = OwnPages(self.admission, self.engines, self.counters)
+        self._exchange = Exchange(
+            self.admission, reader, self.models, pages, settings.resilience.retries
+        )
         self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
-        self._server: asyncio.Server | None = None
+        self._admin_edge = Edge(settings.limits, None, complain)  # has a key of its own
+        self._servers: list[asyncio.Server] = []
         self._flusher: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(self._exchange.serve, self.edge),
-            sock=listener,
-            ssl=self._tls,
-            ssl_handshake_timeout=self.edge.limits.head_timeout_s if self._tls else None,
-        )
+        await self._listen(listener, ClientSide(self._exchange.serve, self.edge, self._tls))
         self.edge.start()
         self.models.start()
         self._flush()
         self._sweep()
         self._prober.start()
+        for replica in self.membership.members:
+            self.engines.watch(replica)
+
+    async def start_admin(self, listener: socket.socket, key: bytes | None) -> None:
+        """Serve the admin API to whoever connects to this listener."""
+        self._admin_edge.start()
+        serve = Admin(self.membership, key).serve
+        await self._listen(listener, ClientSide(serve, self._admin_edge))
+
+    async def _listen(self, listener: socket.socket, side: ClientSide) -> None:
+        server = await asyncio.get_running_loop().create_server(
+            lambda: ClientConnection(side.serve, side.edge),
+            sock=listener,
+            ssl=side.tls,
+            ssl_handshake_timeout=side.edge.limits.head_timeout_s if side.tls else None,
+        )
+        self._servers.append(server)
 
     async def stop(self, drain_s: float | None = None) -> None:
         """Accept no more, let what is in flight end for a while, then cut it off.
@@ -134,17 +184,19 @@ class Router:
         """
         if drain_s is None:
             drain_s = self._resilience.drain_ms / 1000.0
-        if self._server is not None:
-            self._server.close()
-        for connection in list(self.edge.connections):
+        for server in self._servers:
+            server.close()
+        for connection in self._connections():
             connection.close_when_idle()
         await self._wait_for_clients(drain_s)
-        for connection in list(self.edge.connections):
+        for connection in self._connections():
             connection.abort()
         await self._wait_for_clients(drain_s=1.0)
         self.edge.stop()
+        self._admin_edge.stop()
         self._prober.stop()
         self.models.close()
+        await self.engines.close()
         self.membership.close()
         for timer in (self._flusher, self._sweeper):
             if timer is not None:
@@ -152,9 +204,12 @@ class Router:
         if self._log is not None:
             self._log.close()
 
+    def _connections(self) -> list[Connection]:
+        return [*self.edge.connections, *self._admin_edge.connections]
+
     async def _wait_for_clients(self, drain_s: float) -> None:
         deadline_s = time.monotonic() + drain_s
-        while self.edge.connections or self.dispatcher.ledger.in_flight:
+        while self._connections() or self.dispatcher.ledger.in_flight:
             if time.monotonic() > deadline_s:
                 return
             await asyncio.sleep(0.01)
@@ -168,12 +223,15 @@ class Router:
         loop = asyncio.get_running_loop()
         self.membership.check(loop.time())
         self.admission.check(loop.time())
+        self.engines.check()
         self._sweeper = loop.call_later(self._resilience.sweep_s, self._sweep)
 
     def _welcome(self, replica: Replica) -> None:
         number = self.dispatcher.join(replica.url, self._facts)
         assert number == replica.number, "replicas are numbered alike everywhere"
         self.models.add(number, replica.pool.address, ())
+        self.counters.add_replica()
+        self.engines.watch(replica)
         self._prober.watch(replica)
 
 
@@ -208,61 +266,3 @@ def compile_for(rules: Rules, replicas: int) -> None:
     ticket.first_token()
     ticket.end(Ending())
     rehearsal.read(0, (math.nan, math.nan, math.nan))
-
-
-def listener_on(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one. Raises MachineError where it cannot."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=1024)
-    except OSError as error:
-        why = str(error.strerror).partition(" (while")[0]  # Python repeats the address
-        raise MachineError(f"cannot listen on {host}:{port}: {why}") from error
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def run(settings: RouterSettings, announce: Callable[[str], None], complain: Complain) -> None:
-    """Serve until SIGINT or SIGTERM; ``announce`` gets the address once connections are taken."""
-    listener = listener_on(settings.host, settings.port)
-    with listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve_until_told(settings, listener, announce, complain))
-
-
-async def _serve_until_told(
-    settings: RouterSettings,
-    listener: socket.socket,
-    announce: Callable[[str], None],
-    complain: Complain,
-) -> None:
-    told: asyncio.Queue[int] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.put_nowait, number)
-    router = Router(settings, complain)
-    loop.add_signal_handler(signal.SIGHUP, router.edge.reload_keys)
-    await router.start(listener)
-    gc.freeze()  # the collector need not go through the compiler's objects again and again
-    host, port = listener.getsockname()[:2]
-    scheme = "http" if settings.tls is None else "https"
-    announce(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
-    await told.get()
-    await _stop_or_be_told_again(router, told)
-
-
-async def _stop_or_be_told_again(router: Router, told: asyncio.Queue[int]) -> None:
-    """Let requests in flight end; a second signal ends that."""
-    stopping = asyncio.ensure_future(router.stop())
-    again = asyncio.ensure_future(told.get())
-    await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
-    if again.done():
-        stopping.cancel()
-        await asyncio.wait((stopping,))
-        await router.stop(drain_s=0.0)
-    again.cancel()
