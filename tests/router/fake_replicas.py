@@ -99,10 +99,18 @@ async def stalls(wire: Wire) -> None:
     await wire.reader.read(1)
 
 
+async def is_well(request: FakeRequest, wire: Wire) -> None:
+    await wire.send(sized(b"{}"))
+
+
 @dataclass
 class FakeReplica:
+    """``requests`` and ``connections`` are without those that ask for its health."""
+
     script: Script = answer_json
+    health: Script = is_well
     requests: list[FakeRequest] = field(default_factory=list)
+    probes: int = 0
     connections: int = 0
     open_connections: int = 0
     port: int = 0
@@ -126,17 +134,24 @@ class FakeReplica:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         self._tasks.add(task)
-        self.connections += 1
-        self.open_connections += 1
+        is_counted = False
         try:
             while not writer.is_closing():
                 request = await _read_request(reader)
+                if request.path.endswith("/health"):
+                    self.probes += 1
+                    await self.health(request, Wire(reader, writer))
+                    continue
+                if not is_counted:
+                    is_counted = True
+                    self.connections += 1
+                    self.open_connections += 1
                 self.requests.append(request)
                 await self.script(request, Wire(reader, writer))
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
-            self.open_connections -= 1
+            self.open_connections -= is_counted
             writer.transport.abort()
             self._tasks.discard(task)
 

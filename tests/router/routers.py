@@ -6,19 +6,21 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.dispatcher import Rules
 from pointsman.policies.catalogue import policy_named
 from pointsman.router.service import Router, RouterSettings, listener_on
+from pointsman.router.settings import Holding, Probing, Resilience
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, Script, answer_json
 from tests.router.raw_http import RawClient
+
+PROBING = Probing(interval_ms=20.0, slow_start_ms=0.0)
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
@@ -31,22 +33,29 @@ async def routing(
     urls: list[str],
     policy: str = "round_robin",
     log: Path | None = None,
-    seed: int = 0,
+    spare_slots: int = 0,
     complaints: list[str] | None = None,
-    **settings: Any,
+    **given: Any,
 ):
     """Yields (router, port). What the router complains of is added to ``complaints``.
 
-    Replicas are not asked for their models unless ``models_interval_s`` says so.
+    ``given``: fields of Resilience or of RouterSettings. Probes come often, slow start is off,
+    nothing is held and replicas are not asked for their models, where they do not say otherwise.
     """
+    names = {field.name for field in fields(Resilience)}
+    resilience = {name: value for name, value in given.items() if name in names}
+    settings = {name: value for name, value in given.items() if name not in names}
     settings = {"models_interval_s": 0.0, **settings}
+    resilience = {"probing": PROBING, "holding": Holding(requests=0), **resilience}
     router = Router(
         RouterSettings(
             replicas=[replica_address(url) for url in urls],
-            rules=Rules(policy_named(policy), StageCosts(), seed),
+            rules=Rules(policy_named(policy)),
             policy_name=policy.partition(":")[0],
             log_path=log,
+            resilience=Resilience(**resilience),
             **settings,
+            spare_slots=spare_slots,
         ),
         ([] if complaints is None else complaints).append,
     )
@@ -76,7 +85,10 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    *scripts: Script, policy: str = "round_robin", log: Path | None = None, **settings: Any
+    *scripts: Script,
+    policy: str = "round_robin",
+    log: Path | None = None,
+    **settings: Any,
 ):
     """One fake a script, by default one that answers in JSON; yields a Bench."""
     async with AsyncExitStack() as stack:

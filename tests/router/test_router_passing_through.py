@@ -112,7 +112,7 @@ def test_connections_to_replicas_are_used_again():
         async with bench(answer_json, answer_stream) as at:
             for _ in range(100):
                 assert (await at.client.post(CHAT, chat())).status == 200
-            return at.router.pools, *at.fakes
+            return [member.pool for member in at.router.membership.members], *at.fakes
 
     pools, one, two = run(main())
     assert [len(one.requests), len(two.requests)] == [50, 50]
@@ -440,12 +440,16 @@ def test_health_is_answered_by_the_router():
     assert response.json == {
         "status": "ok",
         "policy": "round_robin",
+        "held": 0,
+        "held_bytes": 0,
+        "refused": 0,
         "replicas": [
             {
+                "id": 0,
                 "url": fake.url,
+                "state": "up",
                 "in_flight": 0,
                 "connects": 1,
-                "left_out": False,
                 "last_failure": None,
             }
         ],

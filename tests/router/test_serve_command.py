@@ -10,7 +10,8 @@ import pytest
 from pointsman.cli.edge_flags import limits_of
 from pointsman.cli.main import build_parser, main
 from pointsman.core.errors import InputError
-from pointsman.costs.stages import StageCosts
+from pointsman.costs.iteration import IterationCosts
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES
 from pointsman.replay.replay import replay_same
@@ -49,7 +50,7 @@ def test_a_signal_ends_it_well_with_a_complete_log(tmp_path, number):
 
 def test_costs_and_slack_come_from_flags_and_stand_in_the_log(tmp_path):
     path, costs = tmp_path / "log", tmp_path / "costs.toml"
-    costs.write_text("prefill_ms_per_token = 0.0\ndecode_ms_per_token = 2.0\n")
+    costs.write_text("prefill_ms_per_token = 3.0\ndecode_ms_per_token = 2.0\n")
 
     async def main():
         async with FakeReplica(answer_json) as fake:
@@ -64,8 +65,8 @@ def test_costs_and_slack_come_from_flags_and_stand_in_the_log(tmp_path):
     assert code == 0
     log = read_log(path)
     assert log.head.parameters == {"slack_ms": 40}
-    assert log.head.costs == StageCosts(prefill_ms_per_token=0, decode_ms_per_token=2)
-    assert log.choices[0].expected_work_ms == 20
+    assert log.head.facts == [ReplicaFacts(IterationCosts(0.0, 3.0, 2.0, 0.0))]
+    assert log.choices[0].expected_work_ms == 3.0 * log.choices[0].prompt_tokens
 
 
 def test_a_request_in_flight_may_end_while_the_router_stops(tmp_path):
@@ -92,11 +93,32 @@ def test_a_request_that_does_not_end_is_cut_off_and_logged(tmp_path):
 
     async def main():
         async with FakeReplica(never_answer) as fake:
-            with serving("--replica", fake.url, "--decision-log", str(path)) as router:
+            flags = ("--replica", fake.url, "--decision-log", str(path), "--drain-ms", "100")
+            with serving(*flags) as router:
                 async with RawClient(router.port) as client:
                     client.send("POST", CHAT, chat())
                     await until(lambda: len(fake.requests) == 1)
                     return router.stop()
+
+    assert run(main()) == 0
+    assert read_log(path).outcomes[0].status == "cancelled"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_cuts_off_at_once_what_the_first_one_waits_for(tmp_path, number):
+    path = tmp_path / "log"
+
+    async def main():
+        async with FakeReplica(never_answer) as fake:
+            flags = ("--replica", fake.url, "--decision-log", str(path), "--drain-ms", "1e9")
+            with serving(*flags) as router:
+                async with RawClient(router.port) as client:
+                    client.send("POST", CHAT, chat())
+                    await until(lambda: len(fake.requests) == 1)
+                    router.process.send_signal(signal.SIGTERM)
+                    await until(lambda: not accepts(router.port))
+                    assert router.process.poll() is None
+                    return router.stop(number)
 
     assert run(main()) == 0
     assert read_log(path).outcomes[0].status == "cancelled"
@@ -145,6 +167,15 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--tls-key", "x"], "one was given; expected both"),
         (["--replica", "http://a", "--forward-authorization"], "nothing without --api-keys"),
         (["--replica", "http://a", "--seed", str(1 << 63)], "seed is 9223372036854775808"),
+        (["--replica", "http://a", "--connect-timeout-ms", "0"], "connect_ms is 0.0; expected a"),
+        (["--replica", "http://a", "--first-byte-timeout-ms", "-1"], "first_byte_ms is -1.0"),
+        (["--replica", "http://a", "--idle-timeout-ms", "nan"], "idle_ms is nan"),
+        (["--replica", "http://a", "--retries", "-1"], "retries is -1; expected an integer >= 0"),
+        (["--replica", "http://a", "--max-in-flight", "0"], "max_in_flight is 0"),
+        (["--replica", "http://a", "--hold-requests", "-1"], "requests is -1"),
+        (["--replica", "http://a", "--hold-mib", "-1"], "bytes is -1048576"),
+        (["--replica", "http://a", "--hold-timeout-ms", "-1"], "timeout_ms is -1.0"),
+        (["--replica", "http://a", "--drain-ms", "-1"], "drain_ms is -1.0"),
     ],
 )
 def test_a_wrong_flag_is_refused(capsys, flags, message):
@@ -222,15 +253,17 @@ def test_a_policy_file_is_named_in_the_log_so_that_any_folder_finds_it(tmp_path,
         "    return int(parameters[0]), 0\n"
     )
     path = tmp_path / "log"
-    replicas = ("--replica", "http://127.0.0.1:9", "--replica", "http://127.0.0.1:10")
     flags = ("--policy", "mine.py:mine:k=1", "--decision-log", str(path))
 
     async def main():
-        with serving(*replicas, *flags) as router:
-            async with RawClient(router.port) as client:
-                return (await client.post(CHAT, chat())).headers["x-pointsman-replica"]
+        async with FakeReplica() as one, FakeReplica() as two:
+            replicas = ("--replica", one.url, "--replica", two.url)
+            with serving(*replicas, *flags) as router:
+                async with RawClient(router.port) as client:
+                    answer = await client.post(CHAT, chat())
+                    return answer.headers["x-pointsman-replica"] == two.url
 
-    assert run(main()) == "http://127.0.0.1:10"
+    assert run(main())
     monkeypatch.chdir("/")
     log = read_log(path)
     assert log.head.policy == f"{tmp_path}/mine.py:mine"

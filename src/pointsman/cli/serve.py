@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from pointsman.cli import options
 from pointsman.cli.config_file import ConfigFile
 from pointsman.cli.edge_flags import add_edge, keys_of, limits_of, tls_of
+from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
+    from pointsman.dispatch.facts import ReplicaFacts
     from pointsman.router.replica_options import ReplicaOptions
     from pointsman.router.service import RouterSettings
 
@@ -91,6 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " (default: %(default)s)",
     )
     add_edge(parser)
+    add_resilience(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -118,9 +121,8 @@ def _complain(message: str) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> RouterSettings:
-    from pointsman.costs.files import read_costs
-    from pointsman.costs.stages import StageCosts
     from pointsman.dispatch.dispatcher import Rules
+    from pointsman.dispatch.facts import ReplicaFacts, read_facts
     from pointsman.dispatch.policy_file import policy_sha256
     from pointsman.router.service import RouterSettings
 
@@ -130,11 +132,13 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
     replicas = _replicas(arguments)
     host, port = _host_and_port(arguments.listen)
     policy = options.policy_of(arguments.policy, arguments.slack_ms)
-    costs = StageCosts() if arguments.costs is None else read_costs(arguments.costs)
+    facts = ReplicaFacts() if arguments.costs is None else read_facts(arguments.costs)
     return RouterSettings(
         replicas=[replica.address for replica in replicas],
         models=[replica.models for replica in replicas],
-        rules=Rules(policy, costs, arguments.seed),
+        rules=Rules(policy, arguments.seed),
+        facts=facts,
+        own_facts=[_facts_of(replica, facts) for replica in replicas],
         policy_name=_without_parameters(arguments.policy),
         host=host,
         port=port,
@@ -145,6 +149,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         tls=tls_of(arguments),
         models_interval_s=arguments.models_interval_s,
         prefix_index_bytes=arguments.prefix_index_mb << 20,
+        resilience=resilience_of(arguments),
     )
 
 
@@ -172,6 +177,16 @@ def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
     if unused:
         _complain(f"{arguments.config}: of the replicas {', '.join(unused)} is not used yet")
     return replicas
+
+
+def _facts_of(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaFacts:
+    from msgspec.structs import replace
+
+    from pointsman.dispatch.facts import read_facts
+
+    facts = shared if replica.costs is None else read_facts(replica.costs)
+    seats = replica.max_num_seqs
+    return facts if seats is None else replace(facts, max_num_seqs=seats)
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pointsman.core.errors import InputError
 from pointsman.dispatch.log_file import Log, read_log
-from pointsman.dispatch.record import NO_USAGE, Choice, Usage
+from pointsman.dispatch.record import NO_USAGE, RETRIED, Choice, Usage
 from pointsman.workload.builder import Row, WorkloadBuilder
 from pointsman.workload.workload import MAX_TOKENS, Source, Workload
 
@@ -17,10 +17,11 @@ FORMAT = "decision_log"
 def workload_of_log(path: Path) -> Workload:
     """The requests of a log, whatever became of them, in the order of their arrival.
 
-    An arrival is the instant of the choice. Tokens are the engine's where it gave usage, else
-    the router's estimates; ``source.format`` says of how many requests. Blocks of a prompt are
-    of the size that the engine's counts imply for this traffic. Requests whose text was not read
-    and that got no usage are left out and counted in ``source.skipped_lines``.
+    An arrival is the instant of the choice, of the last one where there were several. Tokens are
+    the engine's where it gave usage, else the router's estimates; ``source.format`` says of how
+    many requests. Blocks of a prompt are of the size that the engine's counts imply for this
+    traffic. Requests whose text was not read and that got no usage are left out and counted in
+    ``source.skipped_lines``.
     Raises InputError where none is left.
     """
     log = read_log(path)
@@ -28,6 +29,8 @@ def workload_of_log(path: Path) -> Workload:
     names: set[str] = set()
     skipped = estimated = 0
     for choice in log.choices:
+        if _was_retried(log, choice):
+            continue  # the same request comes again
         usage = _usage_of(log, choice)
         if usage.prompt_tokens is None and choice.prompt_tokens is None:
             skipped += 1
@@ -58,6 +61,11 @@ def block_size_of(log: Log) -> int:
 def _usage_of(log: Log, choice: Choice) -> Usage:
     outcome = log.outcomes.get(choice.sequence)
     return NO_USAGE if outcome is None else outcome.usage
+
+
+def _was_retried(log: Log, choice: Choice) -> bool:
+    outcome = log.outcomes.get(choice.sequence)
+    return outcome is not None and outcome.status == RETRIED
 
 
 def _row(choice: Choice, usage: Usage, name: str, block_tokens: int) -> Row:

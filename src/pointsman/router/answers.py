@@ -58,6 +58,6 @@ def error_event(message: str, code: str) -> bytes:
     return b"data: " + error_body(message, "server_error", code) + b"\n\n"
 
 
-def report(facts: dict[str, Any]) -> Answer:
-    """A JSON object of ours."""
-    return Answer(200, msgspec.json.encode(facts))
+def report(facts: Any, status: int = 200) -> Answer:
+    """A JSON value of ours."""
+    return Answer(status, msgspec.json.encode(facts))

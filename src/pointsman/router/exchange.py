@@ -1,72 +1,84 @@
 """One request through the router.
 
-client.py    bytes -> ClientRequest
-exchange.py  this file: what happens to it, in order
-prompt.py    ClientRequest -> Question
+client.py     bytes -> ClientRequest
+exchange.py   this file: what happens to it, in order
+prompt.py     ClientRequest -> Question
+admission.py  Question -> Place: now, or after a wait; membership.py says which replicas may be
 dispatch/dispatcher.py   Question -> Ticket: the policy's choice, accounted and logged
-upstream.py  request to the replica;  relay.py  its answer to the client
+pool.py, upstream.py     request to the replica;  relay.py  its answer to the client
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pointsman.core.errors import InputError
-from pointsman.dispatch.dispatcher import Dispatcher, Ending, Ticket
-from pointsman.dispatch.record import ERROR
-from pointsman.router.answers import refusal, report
+from pointsman.dispatch.dispatcher import Ending
+from pointsman.dispatch.record import ERROR, RETRIED
+from pointsman.router.admission import Admission, Asked, Place, RefusedError
+from pointsman.router.answers import failure, refusal
 from pointsman.router.client import ClientConnection
 from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes
 from pointsman.router.models import ModelTable, is_list
-from pointsman.router.prompt import QuestionReader, request_id_of
+from pointsman.router.pool import Pool
+from pointsman.router.prompt import CHAT, COMPLETIONS, QuestionReader, request_id_of
 from pointsman.router.relay import Relay, Stamp
+from pointsman.router.status import HEALTH, READY, health_of, readiness_of
 from pointsman.router.upstream import (
-    Pool,
+    LostError,
     ReplicaAddress,
     ReplicaError,
     StaleConnectionError,
+    UnreachableError,
     Upstream,
 )
 
-HEALTH = "/health"
-
 _OURS = frozenset((b"host", b"content-length", b"expect", b"x-request-id"))
+
+# Safe to send twice. Source: RFC 9110, section 9.2.1.
+_SAFE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 
 # Of a request that the router itself could not serve.
 _FAILED = Ending(ERROR, http_status=500, error="router_error")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     request: ClientRequest
     request_id: str
     client: ClientConnection
-    relay: Relay
+    asked: Asked
+    attempts: int = 0
+    retries: int = 0
 
 
 class Exchange:
-    """Serves requests: one choice each, forwarded, streamed back and accounted."""
+    """Serves requests: a choice for each attempt, forwarded, streamed back and accounted."""
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
-        pools: Sequence[Pool],
+        admission: Admission,
         reader: QuestionReader,
         models: ModelTable,
+        most_retries: int,
     ) -> None:
+        self._admission = admission
+        self._dispatcher = admission.dispatcher
+        self._membership = admission.membership
         self._models = models
-        self._dispatcher = dispatcher
-        self._pools = pools
         self._reader = reader
+        self._most_retries = most_retries
 
     async def serve(self, request: ClientRequest, client: ClientConnection) -> None:
         """Answer one request, whatever becomes of it."""
         if request.path == HEALTH:
-            client.answer(request, report(self._health()), [])
+            client.answer(request, health_of(self._admission), [])
+            return
+        if request.path == READY:
+            client.answer(request, readiness_of(self._membership), [])
             return
         if is_list(request.method, request.path):
-            answer = await self._models.answer(request.path, self._living())
+            answer = await self._models.answer(request.path, self._membership.ready)
             if answer is not None:
                 client.answer(request, answer, [])
                 return
@@ -76,78 +88,102 @@ class Exchange:
         except InputError as error:
             client.answer(request, refusal(400, str(error), "invalid_body"), [])
             return
-        refused = await self._models.check(question.model, self._living())
+        refused = await self._models.check(question.model, self._membership.ready)
         if refused is not None:
             client.answer(request, refused, [])
             return
-        candidates = self._models.candidates_for(question.model, self._living())
-        ticket = self._dispatcher.choose(question, candidates)
+        asked = Asked(question, len(request.body))
+        await self._carry(_Call(request, request_id, client, asked))
+
+    async def _carry(self, call: _Call) -> None:
+        """One attempt after the other, until the client has an answer."""
+        while True:
+            try:
+                place = await self._admission.place(call.asked)
+            except RefusedError as refused:
+                answer = failure(refused.http_status, str(refused), refused.code)
+                headers = [(b"retry-after", b"%d" % refused.retry_after_s)]
+                call.client.answer(call.request, answer, headers + self._headers(call))
+                return
+            call.attempts += 1
+            if await self._attempt(call, place):
+                return
+            attempt = call.attempts + 1
+            call.asked.question = replace(call.asked.question, attempt=attempt)
+
+    async def _attempt(self, call: _Call, place: Place) -> bool:
+        """Whether the client has its answer; else the request is to be tried elsewhere."""
         relay: Relay | None = None
+        retried: Ending | None = None
         try:
-            stamp = Stamp(self._headers(ticket, request_id), self._dispatcher.clock_ms)
-            relay = Relay(client, request, stamp)
-            await self._answer(_Call(request, request_id, client, relay), ticket)
+            stamp = Stamp(self._headers(call, place), place.ticket.first_token)
+            relay = Relay(call.client, call.request, stamp)
+            try:
+                await self._forward(call, place.replica.pool, relay)
+                relay.finish()
+            except ReplicaError as error:
+                call.asked.tried.add(place.replica.number)
+                if not relay.has_begun and self._may_try_again(call, error):
+                    retried = Ending(RETRIED, error=error.code)
+                else:
+                    relay.fail(error)
         finally:  # also where the client has left
-            ticket.end(_FAILED if relay is None else relay.ending())
+            place.end(retried or (_FAILED if relay is None else relay.ending()))
+        return retried is None
 
-    def _living(self) -> list[int]:
-        """The replicas that are not left out; all, also where none would remain."""
-        for pool in self._pools:
-            pool.try_again_when_due()
-        present = [number for number, pool in enumerate(self._pools) if not pool.is_left_out]
-        return present or list(range(len(self._pools)))
+    def _may_try_again(self, call: _Call, error: ReplicaError) -> bool:
+        """Whether another replica may get the request, or it may wait for one; counts the retry.
 
-    async def _answer(self, call: _Call, ticket: Ticket) -> None:
+        One that was never sent may wait for any replica at no cost, for its wait is bounded.
+        """
+        model = call.asked.question.model
+        ready = self._models.candidates_for(model, self._membership.ready)
+        if isinstance(error, UnreachableError):
+            if not ready:
+                return True
+        elif not (isinstance(error, LostError) and _may_be_repeated(call.request)):
+            return False
+        if call.retries == self._most_retries or (ready and call.asked.tried.issuperset(ready)):
+            return False
+        call.retries += 1
+        return True
+
+    async def _forward(self, call: _Call, pool: Pool, relay: Relay) -> None:
         try:
-            await self._forward(call, self._pools[ticket.replica])
-            call.relay.finish()
-        except ReplicaError as error:
-            call.relay.fail(error)
-
-    async def _forward(self, call: _Call, pool: Pool) -> None:
-        try:
-            await self._send(call, pool, await pool.acquire())
+            await self._send(call, pool, await pool.acquire(), relay)
         except StaleConnectionError:
-            await self._send(call, pool, await pool.connect())
+            await self._send(call, pool, await pool.connect(), relay)
 
-    async def _send(self, call: _Call, pool: Pool, upstream: Upstream) -> None:
+    async def _send(self, call: _Call, pool: Pool, upstream: Upstream, relay: Relay) -> None:
         call.client.attach(upstream)
         try:
             data = request_bytes(call.request, call.request_id, pool.address)
             bodiless = call.request.method == b"HEAD"
-            await upstream.exchange(data, call.relay, bodiless=bodiless)
+            await upstream.exchange(data, relay, bodiless=bodiless)
         finally:
             call.client.attach(None)
             pool.release(upstream)
 
-    def _headers(self, ticket: Ticket, request_id: str) -> Headers:
-        return [
-            (b"x-pointsman-replica", self._pools[ticket.replica].address.url.encode()),
+    def _headers(self, call: _Call, place: Place | None = None) -> Headers:
+        headers = [
             (b"x-pointsman-policy", self._dispatcher.rules.policy.label.encode()),
-            (b"x-pointsman-reason", ticket.reason.encode()),
-            (b"x-pointsman-expected-wait-ms", b"%.3f" % ticket.expected_wait_ms),
-            (b"x-pointsman-request-id", request_id.encode()),
+            (b"x-pointsman-request-id", call.request_id.encode()),
         ]
-
-    def _health(self) -> dict[str, object]:
-        ledger = self._dispatcher.ledger
-        return {
-            "status": "ok",
-            "policy": self._dispatcher.rules.policy.label,
-            "replicas": [
-                {"url": pool.address.url, "in_flight": int(count), **_state_of(pool)}
-                for pool, count in zip(self._pools, ledger.requests, strict=True)
-            ],
-        }
+        if place is not None:
+            wait = b"%.3f" % place.ticket.expected_wait_ms
+            headers.append((b"x-pointsman-replica", place.replica.url.encode()))
+            headers.append((b"x-pointsman-reason", place.ticket.reason.encode()))
+            headers.append((b"x-pointsman-expected-wait-ms", wait))
+        if call.attempts > 1:
+            headers.append((b"x-pointsman-attempts", b"%d" % call.attempts))
+        return headers
 
 
-def _state_of(pool: Pool) -> dict[str, object]:
-    failure = pool.last_failure
-    return {
-        "connects": pool.connects,
-        "left_out": pool.is_left_out,
-        "last_failure": failure and {"error": failure.error, "ago_s": failure.ago_s()},
-    }
+def _may_be_repeated(request: ClientRequest) -> bool:
+    """Whether it does no more harm than work done twice, where a replica may have begun it."""
+    return request.method in _SAFE or (
+        request.method == b"POST" and request.path in (CHAT, COMPLETIONS)
+    )
 
 
 def request_bytes(request: ClientRequest, request_id: str, address: ReplicaAddress) -> bytes:

@@ -54,6 +54,7 @@ class _Limits(_Named):
     user: str | None = None
     max_tokens: Limit | None = None
     max_completion_tokens: Limit | None = None
+    stream: bool | None = None
 
 
 class _Chat(_Limits, kw_only=True):
@@ -98,6 +99,7 @@ class QuestionReader:
             output_tokens=_output_tokens(asked),
             chain=chain_of(prompt.kept, asked.model or "", asked.cache_salt or ""),
             session=self._hashed(session or asked.user),
+            streams=bool(asked.stream),
             model=asked.model,
         )
 

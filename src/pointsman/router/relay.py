@@ -18,7 +18,7 @@ from pointsman.router.messages import (
     header_of,
 )
 from pointsman.router.prompt import CHAT, COMPLETIONS
-from pointsman.router.upstream import ReplicaError
+from pointsman.router.upstream import LostError, ReplicaError
 from pointsman.router.usage import ResponseTap
 
 EVENT_STREAM = b"text/event-stream"
@@ -26,10 +26,10 @@ EVENT_STREAM = b"text/event-stream"
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the router adds to an answer, and the clock that it is accounted with."""
+    """What the router adds to an answer, and who is told when its first token passes."""
 
     headers: Headers
-    clock_ms: Callable[[], float]
+    first_token: Callable[[], None]  # told of it once or more often
 
 
 class Relay:
@@ -46,7 +46,6 @@ class Relay:
         self._unsent_head = b""
         self._status = CANCELLED
         self._http_status: int | None = None
-        self._first_token_ms: float | None = None
         self._body_bytes = 0
         self._error: str | None = None
 
@@ -66,18 +65,23 @@ class Relay:
         """Send a piece of the body on, in one write with what belongs to it."""
         self._body_bytes += len(piece)
         self._tap.feed(piece)
-        if self._tap.saw_token and self._first_token_ms is None:
-            self._first_token_ms = self._stamp.clock_ms()
+        if self._tap.saw_token:
+            self._stamp.first_token()
         last = b"0\r\n\r\n" if is_end and self._is_chunked and not self._is_cut_short else b""
         data = self._unsent_head + self._framed(piece) + last
         self._unsent_head = b""
         if data:
             self._client.write(data)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client may have seen some of an answer."""
+        return self._http_status is not None
+
     def finish(self) -> None:
         """The answer has ended as HTTP says it ends; it may be the replica's own error."""
         if self._is_cut_short:
-            self.fail(ReplicaError("the replica closed the connection", "replica_lost"))
+            self.fail(LostError("the replica closed the connection"))
             return
         self._status = OK if self._http_status is not None and self._http_status < 400 else ERROR
 
@@ -85,10 +89,9 @@ class Relay:
         """The replica was lost: say so, as far as that can still be said."""
         self._error = error.code
         if self._http_status is None:
-            self._status, self._http_status = ERROR, 502
-            self._client.answer(
-                self._request, failure(502, str(error), error.code), self._stamp.headers
-            )
+            self._status, self._http_status = ERROR, error.http_status
+            answer = failure(error.http_status, str(error), error.code)
+            self._client.answer(self._request, answer, self._stamp.headers)
             return
         self._status = TRUNCATED
         if self._is_stream:
@@ -102,7 +105,6 @@ class Relay:
         return Ending(
             status=self._status,
             http_status=self._http_status,
-            first_token_ms=self._first_token_ms,
             usage=self._tap.usage(),
             response_bytes=self._body_bytes,
             error=self._error,

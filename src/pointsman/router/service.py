@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import ipaddress
+import math
 import os
 import signal
 import socket
@@ -19,21 +20,25 @@ from pathlib import Path
 import uvloop
 
 from pointsman.core.errors import InputError, MachineError
-from pointsman.dispatch.dispatcher import Dispatcher, Question, Rules
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
-from pointsman.policies.policy import BASIC, Policy
+from pointsman.policies.policy import READABLE
+from pointsman.router.admission import Admission
 from pointsman.router.api_keys import ApiKeys
 from pointsman.router.client import ClientConnection
 from pointsman.router.edge import Complain, Edge, EdgeLimits
 from pointsman.router.exchange import Exchange
+from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
+from pointsman.router.probes import Prober
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
-from pointsman.router.upstream import Pool, ReplicaAddress
+from pointsman.router.settings import Resilience
+from pointsman.router.upstream import ReplicaAddress
 
 FLUSH_S = 0.5
-DRAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +46,15 @@ class RouterSettings:
     """What a router is started with.
 
     ``policy_name`` is how the log names the policy, ``policy_sha256`` the digest of its file.
-    ``models``: those of each replica, where they are given and not asked for.
+    ``models``: those of each replica, where they are given and not asked for. ``own_facts``: those
+    of each replica, where they are not all ``facts``.
+    ``spare_slots``: how many replicas may be added while it runs.
     """
 
     replicas: Sequence[ReplicaAddress]
     rules: Rules
     policy_name: str
+    facts: ReplicaFacts = field(default_factory=ReplicaFacts)  # of whoever joins later too
     host: str = "127.0.0.1"
     port: int = 8080
     log_path: Path | None = None
@@ -56,7 +64,15 @@ class RouterSettings:
     prefix_index_bytes: int = DEFAULT_INDEX_BYTES
     models_interval_s: float = DEFAULT_INTERVAL_S
     models: Sequence[Sequence[str]] = ()
+    own_facts: Sequence[ReplicaFacts] = ()
     tls: ssl.SSLContext | None = None
+    resilience: Resilience = field(default_factory=Resilience)
+    spare_slots: int = SPARE_SLOTS
+
+    @property
+    def facts_of_replicas(self) -> list[ReplicaFacts]:
+        """What is known of each replica beforehand."""
+        return list(self.own_facts) or [self.facts] * len(self.replicas)
 
 
 class Router:
@@ -65,34 +81,44 @@ class Router:
     def __init__(self, settings: RouterSettings, complain: Complain) -> None:
         """Compile, open the log and make ready to choose.
 
-        Raises InputError where the policy reads what no router knows or the log holds something,
-        MachineError where it cannot be written.
+        Raises InputError where the log holds something, MachineError where it cannot be written.
         """
-        refuse_unknown_signals(settings.rules.policy)
         if not settings.replicas:
             raise InputError("router: no replicas; expected at least one")
+        slots = len(settings.replicas) + settings.spare_slots
         compile_for(settings.rules, len(settings.replicas))
         started_s = time.monotonic()
+        self._resilience = settings.resilience
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
             self._log = DecisionLog(settings.log_path, head_of(settings), complain)
         self.dispatcher = Dispatcher(
             settings.rules,
-            len(settings.replicas),
+            settings.facts_of_replicas,
             lambda: (time.monotonic() - started_s) * 1000.0,
             self._log,
+            room=slots,
         )
-        self.dispatcher.prefixes = PrefixIndex(len(settings.replicas), settings.prefix_index_bytes)
-        self.pools = [Pool(address) for address in settings.replicas]
+        self.dispatcher.prefixes = PrefixIndex(slots, settings.prefix_index_bytes)
+        self._facts = settings.facts
+        means = Means(settings.resilience)
+        self.membership = Membership(settings.replicas, means, slots)
+        self.membership.on_joined = self._welcome
+        self.admission = Admission(
+            self.dispatcher, self.membership, settings.resilience, means.clock_s
+        )
+        self._prober = Prober(self.membership, settings.resilience.probing)
         reader = QuestionReader(session_key=os.urandom(16))
         self.models = ModelTable(settings.models_interval_s)
         for number, address in enumerate(settings.replicas):
             self.models.add(number, address, settings.models[number] if settings.models else ())
-        self._exchange = Exchange(self.dispatcher, self.pools, reader, self.models)
+        self.admission.barred_for = self.models.barred_for
+        self._exchange = Exchange(self.admission, reader, self.models, settings.resilience.retries)
         self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._server: asyncio.Server | None = None
         self._flusher: asyncio.TimerHandle | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener."""
@@ -105,9 +131,16 @@ class Router:
         self.edge.start()
         self.models.start()
         self._flush()
+        self._sweep()
+        self._prober.start()
 
-    async def stop(self, drain_s: float = DRAIN_S) -> None:
-        """Accept no more, let what is in flight end for a while, then cut it off."""
+    async def stop(self, drain_s: float | None = None) -> None:
+        """Accept no more, let what is in flight end for a while, then cut it off.
+
+        Cancelled, it has accepted no more; called again with 0, it does the rest.
+        """
+        if drain_s is None:
+            drain_s = self._resilience.drain_ms / 1000.0
         if self._server is not None:
             self._server.close()
         for connection in list(self.edge.connections):
@@ -118,10 +151,11 @@ class Router:
         await self._wait_for_clients(drain_s=1.0)
         self.edge.stop()
         self.models.close()
-        for pool in self.pools:
-            pool.close()
-        if self._flusher is not None:
-            self._flusher.cancel()
+        self._prober.stop()
+        self.membership.close()
+        for timer in (self._flusher, self._sweeper):
+            if timer is not None:
+                timer.cancel()
         if self._log is not None:
             self._log.close()
 
@@ -137,6 +171,19 @@ class Router:
             self._log.flush()
             self._flusher = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
 
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.membership.check(loop.time())
+        self.admission.check(loop.time())
+        self.models.keep(self.membership.ids)
+        self._sweeper = loop.call_later(self._resilience.sweep_s, self._sweep)
+
+    def _welcome(self, replica: Replica) -> None:
+        number = self.dispatcher.join(replica.url, self._facts)
+        assert number == replica.number, "replicas are numbered alike everywhere"
+        self.models.add(replica.number, replica.pool.address)
+        self._prober.watch(replica)
+
 
 def head_of(settings: RouterSettings) -> LogHead:
     """The first line of the router's log."""
@@ -149,22 +196,13 @@ def head_of(settings: RouterSettings) -> LogHead:
         policy=settings.policy_name,
         parameters=dict(policy.parameters),
         reads=sorted(policy.reads),
-        signals=list(BASIC),
+        signals=list(READABLE),
         replicas=[address.url for address in settings.replicas],
         seed=settings.rules.seed,
         block_tokens=BLOCK_TOKENS,
-        costs=settings.rules.costs,
+        facts=settings.facts_of_replicas,
         policy_sha256=settings.policy_sha256,
     )
-
-
-def refuse_unknown_signals(policy: Policy) -> None:
-    """Refuse a policy that reads what only the simulated fleet fills."""
-    if policy.needs_batching:
-        raise InputError(
-            f"policy {policy.name} reads {', '.join(policy.needs_batching)}, which the router does"
-            f" not know yet; expected one that reads only {', '.join(BASIC)} (pointsman policies)"
-        )
 
 
 def compile_for(rules: Rules, replicas: int) -> None:
@@ -172,8 +210,12 @@ def compile_for(rules: Rules, replicas: int) -> None:
 
     Raises InputError for a policy that chooses what is not there.
     """
-    rehearsal = Dispatcher(rules, replicas, lambda: 0.0, None)
-    rehearsal.choose(Question("rehearsal", chain=Chain([1], BLOCK_TOKENS)))
+    rehearsal = Dispatcher(rules, [ReplicaFacts()] * replicas, lambda: 0.0)
+    question = Question("rehearsal", chain=Chain([1], BLOCK_TOKENS), streams=True)
+    ticket = rehearsal.choose(question)
+    ticket.first_token()
+    ticket.end(Ending())
+    rehearsal.read(0, (math.nan, math.nan, math.nan))
 
 
 def listener_on(host: str, port: int) -> socket.socket:
@@ -207,10 +249,10 @@ async def _serve_until_told(
     announce: Callable[[str], None],
     complain: Complain,
 ) -> None:
-    told = asyncio.Event()
+    told: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, told.put_nowait, number)
     router = Router(settings, complain)
     loop.add_signal_handler(signal.SIGHUP, router.edge.reload_keys)
     await router.start(listener)
@@ -218,5 +260,17 @@ async def _serve_until_told(
     host, port = listener.getsockname()[:2]
     scheme = "http" if settings.tls is None else "https"
     announce(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
-    await told.wait()
-    await router.stop()
+    await told.get()
+    await _stop_or_be_told_again(router, told)
+
+
+async def _stop_or_be_told_again(router: Router, told: asyncio.Queue[int]) -> None:
+    """Let requests in flight end; a second signal ends that."""
+    stopping = asyncio.ensure_future(router.stop())
+    again = asyncio.ensure_future(told.get())
+    await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
+    if again.done():
+        stopping.cancel()
+        await asyncio.wait((stopping,))
+        await router.stop(drain_s=0.0)
+    again.cancel()

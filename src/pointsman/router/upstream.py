@@ -1,7 +1,13 @@
-"""Connections to one replica: kept, used again, and given up.
+"""One connection to a replica.
 
-A connection carries one exchange at a time. It goes back to the pool only if the answer ended
-where HTTP says it ends and both sides keep it open.
+It carries one exchange at a time. It goes back to the pool only if the answer ended where HTTP
+says it ends and both sides keep it open.
+
+    ReplicaError                the replica did not answer, or stopped within its answer
+    ├── UnreachableError        no connection: it has not seen the request
+    ├── LostError               the connection was lost: it may have begun to work, and stopped
+    │   └── StaleConnectionError    on a kept connection without a byte of an answer
+    └── SilentError             it was silent for too long, and the connection was given up
 """
 
 from __future__ import annotations
@@ -15,28 +21,50 @@ import httptools
 
 from pointsman.core.errors import InputError, MachineError
 from pointsman.router.messages import MAX_HEAD_BYTES, Headers, ResponseHead, header_of
-
-CONNECT_TIMEOUT_S = 5.0
-# llama.cpp and uvicorn close a connection that was idle for 5 s; do not race them.
-IDLE_LIMIT_S = 4.0
-# How long a replica that cannot be reached is left out before it is tried again.
-LEFT_OUT_S = 2.0
+from pointsman.router.settings import Timeouts
 
 
 class ReplicaError(MachineError):
     """The replica did not answer, or stopped within its answer."""
+
+    http_status = 502  # of the router's answer, where none has begun
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class StaleConnectionError(ReplicaError):
+class UnreachableError(ReplicaError):
+    """No connection could be made; nothing was sent."""
+
+    def __init__(self, url: str, why: str, http_status: int = 502) -> None:
+        super().__init__(f"replica {url} cannot be reached: {why}", "replica_unreachable")
+        self.why = why
+        self.http_status = http_status
+
+
+class LostError(ReplicaError):
+    """The connection was lost after the request was sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "replica_lost")
+
+
+class StaleConnectionError(LostError):
     """A connection that had been used before was closed before any byte of this answer.
 
     The replica closed it while it was idle, and is likely to be well: llama.cpp does so after
     every stream, without saying it would.
     """
+
+
+class SilentError(ReplicaError):
+    """No byte came for as long as a limit allows."""
+
+    http_status = 504
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "replica_timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +83,9 @@ class ReplicaAddress:
         return f"{host}:{self.port}".encode("ascii")
 
 
-def replica_address(url: str) -> ReplicaAddress:
+def replica_address(url: str, where: str = "--replica") -> ReplicaAddress:
     """Read ``http://HOST[:PORT][/BASE]``. Raises InputError for anything else."""
-    wrong = InputError(f"--replica {url}: is no address; expected http://HOST:PORT")
+    wrong = InputError(f"{where} {url}: is no address; expected http://HOST:PORT")
     try:
         parts = urlsplit(url)
         port = 80 if parts.port is None else parts.port
@@ -100,6 +128,7 @@ class Upstream(asyncio.Protocol):
         self._is_paused = False
         self._is_used = False
         self._is_answered = False  # a byte of the present answer has come
+        self._moved_s = 0.0  # when the last byte came, or was first waited for
         self._reset()
 
     def exchange(self, request: bytes, sink: Sink, *, bodiless: bool) -> asyncio.Future[None]:
@@ -111,11 +140,13 @@ class Upstream(asyncio.Protocol):
         assert self._sink is None, "one exchange at a time"
         self._sink = sink
         self._bodiless = bodiless
-        self._ended = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
         self._reset()
         self._is_answered = False
+        self._moved_s = loop.time()
         if self._transport is None or self._transport.is_closing():
-            self._lose("closed the connection before the request", "replica_lost")
+            self._lose("closed the connection before the request")
         else:
             self._transport.write(request)
         return self._ended
@@ -139,6 +170,20 @@ class Upstream(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def cut_off(self, why: str) -> None:
+        """Give the connection up in the middle of its exchange."""
+        self._fail(LostError(f"replica {self._address.url} {why}"))
+
+    def check(self, now_s: float, timeouts: Timeouts) -> None:
+        """Give the connection up if it has been silent for too long; a slow client's is not."""
+        if self._sink is None or self._is_paused:
+            return
+        limit_ms = timeouts.idle_ms if self._is_answered else timeouts.first_byte_ms
+        if (now_s - self._moved_s) * 1000.0 >= limit_ms:
+            missing = "further byte" if self._is_answered else "byte of an answer"
+            message = f"replica {self._address.url} sent no {missing} for {limit_ms:g} ms"
+            self._fail(SilentError(message))
+
     def pause(self) -> None:
         """Read no more until ``resume``: the client is slow."""
         if not self._is_paused and self._transport is not None:
@@ -149,6 +194,7 @@ class Upstream(asyncio.Protocol):
         """Read on."""
         if self._is_paused and self._transport is not None:
             self._is_paused = False
+            self._moved_s = asyncio.get_running_loop().time()
             self._transport.resume_reading()
 
     # What the event loop calls.
@@ -163,6 +209,7 @@ class Upstream(asyncio.Protocol):
             self.abort()  # nobody asked
             return
         self._is_answered = True
+        self._moved_s = asyncio.get_running_loop().time()
         self._pieces = []
         self._unfinished_bytes += len(data)
         try:
@@ -171,7 +218,7 @@ class Upstream(asyncio.Protocol):
             self._reusable = False
             self._pass_on()
             if not self._complete:
-                self._lose("sent what is not HTTP", "replica_protocol")
+                self._break("sent what is not HTTP")
         else:
             self._pass_on()
         if self._complete:
@@ -190,7 +237,7 @@ class Upstream(asyncio.Protocol):
             self._pass_on()
             self._finish()
         else:
-            self._lose("closed the connection", "replica_lost")
+            self._lose("closed the connection")
 
     # What the parser calls.
 
@@ -267,105 +314,18 @@ class Upstream(asyncio.Protocol):
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
-    def _lose_for_its_head(self) -> None:
-        self._lose(f"sent a head or a trailer over {MAX_HEAD_BYTES} bytes", "replica_protocol")
+    def _lose(self, what: str) -> None:
+        is_stale = self._is_used and not self._is_answered
+        kind = StaleConnectionError if is_stale else LostError
+        self._fail(kind(f"replica {self._address.url} {what}"))
 
-    def _lose(self, what: str, code: str) -> None:
+    def _lose_for_its_head(self) -> None:
+        self._break(f"sent a head or a trailer over {MAX_HEAD_BYTES} bytes")
+
+    def _break(self, what: str) -> None:
+        self._fail(ReplicaError(f"replica {self._address.url} {what}", "replica_protocol"))
+
+    def _fail(self, error: ReplicaError) -> None:
         self.abort()
         if self._ended is not None and not self._ended.done():
-            is_stale = self._is_used and not self._is_answered
-            kind = StaleConnectionError if is_stale else ReplicaError
-            self._ended.set_exception(kind(f"replica {self._address.url} {what}", code))
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A connection that could not be made, and when, by the event loop's clock."""
-
-    error: str
-    at_s: float
-
-    def ago_s(self) -> float:
-        """How long ago that was."""
-        return asyncio.get_running_loop().time() - self.at_s
-
-
-class Pool:
-    """The connections to one replica: as many as requests in flight, the last used one first.
-
-    A failed connect means that the replica is to be left out of choices until a connect succeeds:
-    that of a request, or one that ``try_again_when_due`` makes so that no request has to fail.
-    """
-
-    def __init__(self, address: ReplicaAddress) -> None:
-        self.address = address
-        self.connects = 0
-        self.is_left_out = False
-        self.last_failure: Failure | None = None
-        self._idle: list[Upstream] = []
-        self._due_s = 0.0
-        self._trial: asyncio.Task[None] | None = None
-
-    async def acquire(self) -> Upstream:
-        """A connection for one exchange, used before or new. Raises as ``connect`` does."""
-        oldest_s = asyncio.get_running_loop().time() - IDLE_LIMIT_S
-        while self._idle:
-            upstream = self._idle.pop()
-            if upstream.reusable and upstream.idle_since_s >= oldest_s:
-                return upstream
-            upstream.abort()
-        return await self.connect()
-
-    async def connect(self) -> Upstream:
-        """A new connection. Raises ReplicaError where none can be made."""
-        loop = asyncio.get_running_loop()
-        self.connects += 1
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, made = await loop.create_connection(
-                    lambda: Upstream(self.address), self.address.host, self.address.port
-                )
-        except OSError as error:  # TimeoutError is one
-            what = error.strerror or "does not answer"
-            self._leave_out(what)
-            raise ReplicaError(
-                f"replica {self.address.url} cannot be reached: {what}", "replica_unreachable"
-            ) from error
-        self.is_left_out = False
-        return made
-
-    def try_again_when_due(self) -> None:
-        """Where the replica was left out for a while, see in the background if it is back."""
-        loop = asyncio.get_running_loop()
-        if self.is_left_out and loop.time() >= self._due_s and self._trial is None:
-            self._trial = loop.create_task(self._try())
-
-    def release(self, upstream: Upstream) -> None:
-        """Take a connection back; one in the middle of an exchange is given up."""
-        upstream.resume()
-        if upstream.reusable:
-            upstream.idle_since_s = asyncio.get_running_loop().time()
-            self._idle.append(upstream)
-        else:
-            upstream.abort()
-
-    def close(self) -> None:
-        """Give up the idle connections."""
-        if self._trial is not None:
-            self._trial.cancel()
-        while self._idle:
-            self._idle.pop().abort()
-
-    async def _try(self) -> None:
-        try:
-            (await self.connect()).abort()
-        except ReplicaError:
-            return  # as before, and due again later
-        finally:
-            self._trial = None
-
-    def _leave_out(self, what: str) -> None:
-        now_s = asyncio.get_running_loop().time()
-        self.is_left_out = True
-        self.last_failure = Failure(what, now_s)
-        self._due_s = now_s + LEFT_OUT_S
+            self._ended.set_exception(error)

@@ -48,6 +48,8 @@ async def fetch(address: ReplicaAddress, path: str, limits: Limits) -> Page:
         raise PageError(f"{where}: no answer within {limits.timeout_s:g} s") from None
     except OSError as error:
         raise PageError(f"{where}: {error.strerror or error or 'the connection broke'}") from error
+    except UnicodeError:  # a host that no name service can be asked for
+        raise PageError(f"{where}: the host has no valid name") from None
     except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         raise PageError(f"{where}: the answer is not HTTP") from None
 

@@ -1,0 +1,85 @@
+"""The flags of ``serve`` that say what happens when replicas fail, are slow, or are full."""
+
+from __future__ import annotations
+
+import argparse
+
+from pointsman.router.settings import Holding, Probing, Resilience, Timeouts
+
+_DEFAULTS = Resilience()
+_MIB = 1 << 20
+
+# flag, type, metavar, default, help
+_FLAGS = (
+    (
+        *("--connect-timeout-ms", float, "MS", _DEFAULTS.timeouts.connect_ms),
+        "how long a connection to a replica may take to be made",
+    ),
+    (
+        *("--first-byte-timeout-ms", float, "MS", _DEFAULTS.timeouts.first_byte_ms),
+        "how long an answer may take to begin; one that is no stream begins when it is complete",
+    ),
+    (
+        *("--idle-timeout-ms", float, "MS", _DEFAULTS.timeouts.idle_ms),
+        "how long an answer that has begun may be silent",
+    ),
+    (
+        *("--retries", int, "N", _DEFAULTS.retries),
+        "on how many further replicas a request is tried whose answer has not begun",
+    ),
+    (
+        *("--probe-interval-ms", float, "MS", _DEFAULTS.probing.interval_ms),
+        "how often each replica is asked for its /health",
+    ),
+    (
+        *("--slow-start-ms", float, "MS", _DEFAULTS.probing.slow_start_ms),
+        "how long a replica that came back takes to get its whole share of requests",
+    ),
+    (
+        *("--max-in-flight", int, "N", _DEFAULTS.max_in_flight),
+        "requests in flight on one replica at most",
+    ),
+    (
+        *("--hold-requests", int, "N", _DEFAULTS.holding.requests),
+        "requests that wait at most while no replica is ready, or all are full",
+    ),
+    (
+        *("--hold-mib", int, "N", _DEFAULTS.holding.bytes // _MIB),
+        "MiB of bodies that wait at most",
+    ),
+    (
+        *("--hold-timeout-ms", float, "MS", _DEFAULTS.holding.timeout_ms),
+        "how long a request waits at most",
+    ),
+    (
+        *("--drain-ms", float, "MS", _DEFAULTS.drain_ms),
+        "how long requests in flight may take to end when the router is told to stop",
+    ),
+)
+
+
+def add_resilience(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    for flag, kind, metavar, default, text in _FLAGS:
+        shown = "none" if default is None else "%(default)s"
+        parser.add_argument(
+            flag, type=kind, metavar=metavar, default=default, help=f"{text} (default: {shown})"
+        )
+
+
+def resilience_of(arguments: argparse.Namespace) -> Resilience:
+    """What the flags say. Raises InputError for a value outside its range."""
+    return Resilience(
+        timeouts=Timeouts(
+            arguments.connect_timeout_ms,
+            arguments.first_byte_timeout_ms,
+            arguments.idle_timeout_ms,
+        ),
+        probing=Probing(arguments.probe_interval_ms, arguments.slow_start_ms),
+        holding=Holding(
+            arguments.hold_requests, arguments.hold_mib * _MIB, arguments.hold_timeout_ms
+        ),
+        retries=arguments.retries,
+        max_in_flight=arguments.max_in_flight,
+        drain_ms=arguments.drain_ms,
+    )

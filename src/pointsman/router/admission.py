@@ -1,0 +1,182 @@
+"""Where a request gets its place on a replica: at once, or after a wait in the router.
+
+It waits while no replica is ready, or all are full; first come, first served, so many, so large
+and so long at most. Who waits is asked about anew, through the policy, when a place may be free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pointsman.core.errors import PointsmanError
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Ticket
+from pointsman.router.membership import Membership, Replica
+from pointsman.router.settings import Resilience
+
+
+class RefusedError(PointsmanError):
+    """There is no place, and no more waiting for one."""
+
+    def __init__(self, message: str, http_status: int, code: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.http_status = http_status
+        self.code = code
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request that wants a place: ``tried`` are the replicas that it is not to get again."""
+
+    question: Question
+    size_bytes: int
+    tried: set[int] = field(default_factory=set)
+    held_until_s: float | None = None  # None: it has never waited
+
+
+class Place:
+    """A choice, and the count of it on its replica, until ``end``: exactly once."""
+
+    __slots__ = ("_is_over", "_membership", "replica", "ticket")
+
+    def __init__(self, ticket: Ticket, membership: Membership) -> None:
+        self.ticket = ticket
+        self.replica: Replica = membership.sent(ticket.replica)
+        self._membership = membership
+        self._is_over = False
+
+    def end(self, ending: Ending) -> None:
+        """Give it back; calls after the first do nothing."""
+        if not self._is_over:
+            self._is_over = True
+            self.ticket.end(ending)
+            self._membership.ended(self.replica)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Held:
+    asked: Asked
+    place: asyncio.Future[Place]
+
+
+class Admission:
+    """Asks the dispatcher for one request after the other, and holds those it cannot ask for.
+
+    ``barred_for``: the replicas that a request for this model is not to get.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        membership: Membership,
+        resilience: Resilience,
+        clock_s: Callable[[], float],
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.membership = membership
+        self.barred_for: Callable[[str | None], set[int]] = lambda model: set()
+        self.held_bytes = 0
+        self.refused = 0
+        self._resilience = resilience
+        self._clock_s = clock_s
+        self._held: OrderedDict[_Held, None] = OrderedDict()
+        membership.on_opening = self.let_in
+
+    @property
+    def held(self) -> int:
+        """How many requests wait."""
+        return len(self._held)
+
+    async def place(self, asked: Asked) -> Place:
+        """A place for the request. Raises RefusedError where it can have none, nor wait longer."""
+        if not self._held:
+            place = self._place_now(asked)
+            if place is not None:
+                return place
+        return await self._wait(asked)
+
+    def let_in(self) -> None:
+        """Give places to those that wait, as far as there are any."""
+        while self._held:
+            held = next(iter(self._held))
+            if not held.place.done():  # its client may have left just now
+                try:
+                    place = self._place_now(held.asked)
+                except Exception as error:  # a policy that is broken is that request's error
+                    held.place.set_exception(error)
+                else:
+                    if place is None:
+                        return
+                    held.place.set_result(place)
+            self._forget(held)
+
+    def check(self, now_s: float) -> None:
+        """Refuse those that have waited for too long, and look again for the others."""
+        for held in list(self._held):
+            until_s = held.asked.held_until_s
+            if until_s is not None and now_s >= until_s and not held.place.done():
+                waited = f"after {self._resilience.holding.timeout_ms:g} ms"
+                held.place.set_exception(self._refusal(waited))
+                self._forget(held)
+        self.let_in()
+
+    def _place_now(self, asked: Asked) -> Place | None:
+        barred = self.barred_for(asked.question.model)
+        candidates = self.membership.candidates(asked.tried | barred if barred else asked.tried)
+        if not candidates:
+            return None
+        return Place(self.dispatcher.choose(asked.question, candidates), self.membership)
+
+    async def _wait(self, asked: Asked) -> Place:
+        held = self._hold(asked)
+        try:
+            return await held.place
+        except asyncio.CancelledError:
+            if held.place.done() and not held.place.cancelled() and not held.place.exception():
+                held.place.result().end(Ending())  # it came too late
+            raise
+        finally:
+            self._forget(held)
+
+    def _hold(self, asked: Asked) -> _Held:
+        """Put the request in the queue: at its end, or in front where it has waited before."""
+        limits, now_s = self._resilience.holding, self._clock_s()
+        has_waited = asked.held_until_s is not None
+        if asked.held_until_s is None:
+            asked.held_until_s = now_s + limits.timeout_ms / 1000.0
+        is_full = (
+            len(self._held) >= limits.requests or self.held_bytes + asked.size_bytes > limits.bytes
+        )
+        if is_full or now_s >= asked.held_until_s:
+            raise self._refusal(f"and {len(self._held)} requests wait" if is_full else "now")
+        asked.tried.clear()  # who waited may find them as good as new
+        held = _Held(asked, asyncio.get_running_loop().create_future())
+        self._held[held] = None
+        self.held_bytes += asked.size_bytes
+        if has_waited:
+            self._held.move_to_end(held, last=False)
+        return held
+
+    def _forget(self, held: _Held) -> None:
+        if held in self._held:
+            del self._held[held]
+            self.held_bytes -= held.asked.size_bytes
+
+    def _refusal(self, how: str) -> RefusedError:
+        self.refused += 1
+        if self.membership.ready:
+            most = self._resilience.max_in_flight
+            message = f"all replicas have {most} requests in flight, {how}"
+            return RefusedError(message, 429, "overloaded", 1)
+        failures = [
+            f"; {member.url}: {member.health.last_failure.error}"
+            for member in self.membership.members
+            if member.health.last_failure is not None
+        ]
+        message = f"no replica is ready, {how}{''.join(failures[:1])}"
+        next_probe_s = math.ceil(self._resilience.probing.interval_ms / 1000.0)
+        return RefusedError(message, 503, "no_replica_ready", next_probe_s)

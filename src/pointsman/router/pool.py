@@ -1,0 +1,121 @@
+"""The connections to one replica: kept, used again, given up, and watched for silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from pointsman.router.health import Health
+from pointsman.router.settings import Timeouts
+from pointsman.router.upstream import ReplicaAddress, UnreachableError, Upstream
+
+# llama.cpp and uvicorn close a connection that was idle for 5 s; do not race them.
+IDLE_LIMIT_S = 4.0
+
+Connect = Callable[[ReplicaAddress], Awaitable[Upstream]]
+
+
+async def connect_over_tcp(address: ReplicaAddress) -> Upstream:
+    """A new connection. Raises OSError where none can be made."""
+    loop = asyncio.get_running_loop()
+    _, made = await loop.create_connection(lambda: Upstream(address), address.host, address.port)
+    return made
+
+
+def _is_fresh(upstream: Upstream, now_s: float) -> bool:
+    return upstream.reusable and now_s - upstream.idle_since_s <= IDLE_LIMIT_S
+
+
+class Pool:
+    """As many connections as requests in flight, the last used one first.
+
+    ``health`` is told of every connect; ``check`` is to be called again and
+    again, and ends what has been silent for too long.
+    """
+
+    def __init__(
+        self,
+        address: ReplicaAddress,
+        timeouts: Timeouts,
+        health: Health,
+        connect: Connect = connect_over_tcp,
+    ) -> None:
+        self.address = address
+        self.connects = 0  # of requests
+        self._timeouts = timeouts
+        self._health = health
+        self._connect = connect
+        self.idle: list[Upstream] = []  # to be used again
+        self._busy: set[Upstream] = set()
+        self._connecting: dict[asyncio.Timeout, float] = {}  # and when each began
+
+    async def acquire(self) -> Upstream:
+        """A connection for one exchange, used before or new. Raises as ``connect`` does."""
+        now_s = asyncio.get_running_loop().time()
+        while self.idle:
+            upstream = self.idle.pop()
+            if _is_fresh(upstream, now_s):
+                self._busy.add(upstream)
+                return upstream
+            upstream.abort()
+        return await self.connect()
+
+    async def connect(self) -> Upstream:
+        """A new connection for one exchange. Raises UnreachableError where none can be made."""
+        self.connects += 1
+        try:
+            made = await self.open()
+        except UnreachableError as error:
+            self._health.cannot_be_reached(error.why)
+            raise
+        self._health.was_reached()
+        self._busy.add(made)
+        return made
+
+    async def open(self) -> Upstream:
+        """A new connection that is the caller's own; nobody's health changes."""
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self._connecting[limit] = asyncio.get_running_loop().time()
+                return await self._connect(self.address)
+        except OSError as error:  # TimeoutError is one
+            if limit.expired():
+                why = f"takes no connection in {self._timeouts.connect_ms:g} ms"
+                raise UnreachableError(self.address.url, why, http_status=504) from error
+            raise UnreachableError(self.address.url, error.strerror or str(error)) from error
+        finally:
+            self._connecting.pop(limit, None)
+
+    def release(self, upstream: Upstream) -> None:
+        """Take a connection back; one in the middle of an exchange is given up."""
+        self._busy.discard(upstream)
+        upstream.resume()
+        if upstream.reusable:
+            upstream.idle_since_s = asyncio.get_running_loop().time()
+            self.idle.append(upstream)
+        else:
+            upstream.abort()
+
+    def check(self, now_s: float) -> None:
+        """End connects and exchanges that have been silent for too long, and forget idle
+        connections that will not be used again."""
+        longest_s = self._timeouts.connect_ms / 1000.0
+        for limit, began_s in self._connecting.items():
+            if now_s - began_s >= longest_s and limit.when() is None:
+                limit.reschedule(now_s)
+        for upstream in list(self._busy):
+            upstream.check(now_s, self._timeouts)
+        while self.idle and not _is_fresh(self.idle[0], now_s):
+            self.idle.pop(0).abort()
+
+    def close(self) -> None:
+        """Give up the idle connections."""
+        while self.idle:
+            self.idle.pop().abort()
+
+    def cut_off(self) -> None:
+        """Give up all connections: exchanges end as if the replica had gone."""
+        self.close()
+        for upstream in list(self._busy):
+            upstream.cut_off("was removed")

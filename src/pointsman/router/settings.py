@@ -1,0 +1,95 @@
+"""How patient the router is, and what it does when replicas fail: every limit and its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pointsman.core.checks import check_integer, check_number
+
+# Of the sweep that enforces all limits: it looks about four times within the shortest one.
+LONGEST_SWEEP_S = 1.0
+SHORTEST_SWEEP_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a replica may be silent: until it is connected to, until the first byte of an
+    answer, and between two reads of one. An answer that is no stream comes in one piece when all
+    of it is generated, so the second is long: it is what OpenAI's own client waits.
+    """
+
+    connect_ms: float = 5_000.0
+    first_byte_ms: float = 600_000.0
+    idle_ms: float = 120_000.0
+
+    def __post_init__(self) -> None:
+        for name in ("connect_ms", "first_byte_ms", "idle_ms"):
+            check_number("timeouts", name, getattr(self, name), above=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """Each replica is asked for its health every ``interval_ms``; one that came back gets its
+    whole share of requests ``slow_start_ms`` later."""
+
+    interval_ms: float = 1_000.0
+    slow_start_ms: float = 10_000.0
+    answer_ms: float = 5_000.0
+    misses: int = 2  # in a row, after which a replica that takes connections counts as unwell
+
+    def __post_init__(self) -> None:
+        check_number("probing", "interval_ms", self.interval_ms, above=0.0)
+        check_number("probing", "slow_start_ms", self.slow_start_ms)
+        check_number("probing", "answer_ms", self.answer_ms, above=0.0)
+        check_integer("probing", "misses", self.misses, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """At most how many requests, of how many bytes, wait for a replica, and how long."""
+
+    requests: int = 1_000
+    bytes: int = 64 << 20
+    timeout_ms: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        check_integer("holding", "requests", self.requests, 0)
+        check_integer("holding", "bytes", self.bytes, 0, 1 << 40)
+        check_number("holding", "timeout_ms", self.timeout_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Resilience:
+    """What happens when replicas fail, are slow, or are full.
+
+    ``retries``: on how many further replicas a request is tried whose answer has not begun. One: a
+    replica that cannot be reached is left out at once, so that a second failure takes a second
+    death at the same instant, and a request that kills engines kills two at most.
+    ``max_in_flight``: of one replica; None for any number. ``drain_ms``: how long requests in
+    flight may take to end once the router is told to stop.
+    """
+
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    probing: Probing = field(default_factory=Probing)
+    holding: Holding = field(default_factory=Holding)
+    retries: int = 1
+    max_in_flight: int | None = None
+    drain_ms: float = 30_000.0
+
+    def __post_init__(self) -> None:
+        check_integer("resilience", "retries", self.retries, 0)
+        if self.max_in_flight is not None:
+            check_integer("resilience", "max_in_flight", self.max_in_flight, 1)
+        check_number("resilience", "drain_ms", self.drain_ms)
+
+    @property
+    def sweep_s(self) -> float:
+        """How often to look whether a limit has passed."""
+        limits = self.timeouts
+        shortest_ms = min(
+            limits.connect_ms, limits.first_byte_ms, limits.idle_ms, self.holding.timeout_ms
+        )
+        return min(LONGEST_SWEEP_S, max(SHORTEST_SWEEP_S, shortest_ms / 4000.0))
+
+
+DEFAULTS = Resilience()
