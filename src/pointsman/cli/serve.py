@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from pointsman.cli import options
 from pointsman.cli.config_file import ConfigFile
-from pointsman.cli.edge_flags import add_edge, keys_of, limits_of, tls_of
+from pointsman.cli.edge_flags import (
+    add_edge,
+    add_sessions,
+    keys_of,
+    limits_of,
+    sessions_of,
+    tls_of,
+)
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
@@ -92,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how often replicas are asked for their models; 0: never, each is taken to serve all"
         " (default: %(default)s)",
     )
+    add_sessions(parser)
     add_edge(parser)
     add_resilience(parser)
 
@@ -147,6 +155,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         limits=limits_of(arguments),
         api_keys=keys_of(arguments),
         tls=tls_of(arguments),
+        sessions=sessions_of(arguments),
         models_interval_s=arguments.models_interval_s,
         prefix_index_bytes=arguments.prefix_index_mb << 20,
         resilience=resilience_of(arguments),

@@ -22,6 +22,7 @@ import uvloop
 from pointsman.core.errors import InputError, MachineError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.homes import Homes
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
@@ -35,6 +36,7 @@ from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
 from pointsman.router.probes import Prober
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
+from pointsman.router.sessions import Sessions
 from pointsman.router.settings import Resilience
 from pointsman.router.upstream import ReplicaAddress
 
@@ -66,6 +68,7 @@ class RouterSettings:
     models: Sequence[Sequence[str]] = ()
     own_facts: Sequence[ReplicaFacts] = ()
     tls: ssl.SSLContext | None = None
+    sessions: Sessions = field(default_factory=Sessions)
     resilience: Resilience = field(default_factory=Resilience)
     spare_slots: int = SPARE_SLOTS
 
@@ -108,7 +111,9 @@ class Router:
             self.dispatcher, self.membership, settings.resilience, means.clock_s
         )
         self._prober = Prober(self.membership, settings.resilience.probing)
-        reader = QuestionReader(session_key=os.urandom(16))
+        sessions = settings.sessions
+        self.dispatcher.homes = Homes(ttl_ms=sessions.ttl_ms)
+        reader = QuestionReader(os.urandom(16), sessions.header, sessions.from_user)
         self.models = ModelTable(settings.models_interval_s)
         for number, address in enumerate(settings.replicas):
             self.models.add(number, address, settings.models[number] if settings.models else ())
