@@ -1,3 +1,4 @@
+import json
 import math
 
 import msgspec
@@ -143,6 +144,40 @@ def test_a_policys_file_that_has_changed_since_is_found(tmp_path):
 
 
 # The command.
+
+
+def test_the_effect_of_another_policy_is_simulated_on_the_logs_requests(tmp_path, capsys):
+    path = logged(tmp_path / "log", "round_robin")
+    fleet = ["--fleet", "3xh100", "--model", "llama-3.1-8b", "--goodput", "ttft:500"]
+    arguments = ["replay", str(path), "--policy", "fewest_misses", *fleet]
+    assert main([*arguments, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["choices"] == 60
+    simulation = found["simulation"]
+    names = {result["policy"] for result in simulation["results"]}
+    assert names == {"round_robin", "fewest_misses"}
+    assert simulation["baseline"] == "round_robin"
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "simulated from the first request on" in out
+    assert "Differences to round_robin" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--fleet", "3xh100"], "expected --policy NAME"),
+        (["--policy", "random", "--costs", "c.json"], "--costs goes with --fleet"),
+        (["--policy", "random", "--model", "llama-3.1-8b"], "--model"),
+        (["--policy", "random", "--fleet", "2xh100", "--format", "csv"], "does not go with csv"),
+    ],
+)
+def test_flags_of_the_simulation_that_do_not_go_together_are_refused(
+    tmp_path, capsys, flags, message
+):
+    path = logged(tmp_path / "log", "round_robin", requests=2)
+    assert main(["replay", str(path), *flags]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_the_command_says_how_many_choices_agree(tmp_path, capsys):

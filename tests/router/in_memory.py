@@ -113,7 +113,10 @@ class World:
         self.membership = Membership(addresses, means, slots=2)
         self.admission = Admission(self.dispatcher, self.membership, resilience, loop.time)
         reader = QuestionReader(session_key=bytes(16))
-        self._exchange = Exchange(self.admission, reader, ModelTable(0.0), resilience.retries)
+        models = ModelTable(0.0)
+        for number, address in enumerate(addresses):
+            models.add(number, address, ())
+        self._exchange = Exchange(self.admission, reader, models, resilience.retries)
 
     async def _connect(self, address: ReplicaAddress) -> Upstream:
         if self.gate is not None:

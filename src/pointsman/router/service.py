@@ -155,8 +155,8 @@ class Router:
             connection.abort()
         await self._wait_for_clients(drain_s=1.0)
         self.edge.stop()
-        self.models.close()
         self._prober.stop()
+        self.models.close()
         self.membership.close()
         for timer in (self._flusher, self._sweeper):
             if timer is not None:
