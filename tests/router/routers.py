@@ -40,8 +40,8 @@ async def routing(
 ):
     """Yields (router, port). What the router complains of is added to ``complaints``.
 
-    ``given``: fields of Resilience or of RouterSettings. Probes come often, slow start is off and
-    nothing is held, where they do not say otherwise; replicas are not asked for their models.
+    ``given``: fields of Resilience or of RouterSettings. Probes come often, slow start is off,
+    nothing is held and replicas are not asked for their models, where they do not say otherwise.
     """
     names = {field.name for field in fields(Resilience)}
     resilience = {name: value for name, value in given.items() if name in names}

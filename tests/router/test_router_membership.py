@@ -59,7 +59,7 @@ def test_a_replica_that_is_added_gets_the_next_number_and_its_share(tmp_path):
     assert (statuses, reached) == ([200] * 4, 2)
     assert [(replica["id"], replica["url"]) for replica in shown] == list(enumerate(urls))
     log = read_log(tmp_path / "log")
-    assert log.head.replicas == urls
+    assert log.replicas == urls
     assert [choice.candidates for choice in log.choices] == [[0]] * 2 + [[0, 1]] * 4
     assert replay_same(log).differences == []
 
@@ -261,7 +261,7 @@ def test_no_request_hangs_or_fails_while_replicas_come_and_go(tmp_path):
     assert (last, statuses) == (40, {200})
     log = read_log(tmp_path / "log")
     assert len(log.choices) == len(log.outcomes) == count
-    assert len(log.head.replicas) == 41
+    assert len(log.replicas) == 41
     assert replay_same(log).differences == []
 
 

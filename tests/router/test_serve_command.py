@@ -10,7 +10,7 @@ from subprocess import PIPE
 
 import pytest
 
-from pointsman.cli.edge_flags import limits_of
+from pointsman.cli.edge_flags import limits_of, sessions_of
 from pointsman.cli.main import build_parser, main
 from pointsman.cli.resilience_flags import add_resilience
 from pointsman.core.errors import InputError
@@ -21,6 +21,7 @@ from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES
 from pointsman.replay.replay import replay_same
 from pointsman.router.edge import EdgeLimits
 from pointsman.router.listening import is_loopback
+from pointsman.router.sessions import Sessions
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
 from tests.router.raw_http import RawClient
@@ -201,6 +202,8 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--max-headers", "0"], "max_headers is 0"),
         (["--replica", "http://a", "--client-idle-timeout-s", "nan"], "idle_timeout_s is nan"),
         (["--replica", "http://a", "--api-keys", "nowhere"], "nowhere: no such file"),
+        (["--replica", "http://a", "--session-header", "a b"], "sessions: header is 'a b'"),
+        (["--replica", "http://a", "--session-ttl-s", "0"], "sessions: ttl_ms is 0.0"),
         (["--replica", "http://a", "--tls-key", "x"], "one was given; expected both"),
         (["--replica", "http://a", "--forward-authorization"], "nothing without --api-keys"),
         (["--replica", "http://a", "--seed", str(1 << 63)], "seed is 9223372036854775808"),
@@ -226,6 +229,7 @@ def test_a_wrong_flag_is_refused(capsys, flags, message):
 def test_the_flags_defaults_are_those_of_the_router():
     arguments = build_parser().parse_args(["serve", "--replica", "http://a"])
     assert limits_of(arguments) == EdgeLimits()
+    assert sessions_of(arguments) == Sessions()
     assert arguments.prefix_index_mb << 20 == DEFAULT_INDEX_BYTES
 
 
@@ -258,6 +262,20 @@ def test_keys_and_limits_come_from_flags_and_a_hangup_has_the_keys_read_again(tm
 async def status_with(port: int, key: str) -> int:
     async with RawClient(port) as client:
         return (await client.post(CHAT, chat(), authorization=f"Bearer {key}")).status
+
+
+def test_a_session_is_what_the_flags_say():
+    async def main():
+        async with FakeReplica(answer_json) as one, FakeReplica(answer_json) as two:
+            flags = ("--session-header", "X-Chat", "--session-from-user")
+            replicas = ("--replica", one.url, "--replica", two.url)
+            with serving(*replicas, *flags) as router:
+                async with RawClient(router.port) as client:
+                    named = [await client.post(CHAT, chat(), x_chat="c") for _ in range(2)]
+                    users = [await client.post(CHAT, chat(user="Ann")) for _ in range(2)]
+        return [answer.headers["x-pointsman-reason"] for answer in named + users]
+
+    assert run(main()) == ["queue_fallback", "sticky_session"] * 2
 
 
 def test_listening_beyond_loopback_without_keys_is_warned_of(tmp_path):
@@ -318,7 +336,8 @@ def test_the_documented_defaults_are_those_of_the_code():
     documented = {}
     for flags, _, defaults in rows:
         names = re.findall(r"`(--[a-z-]+)", flags)
-        documented.update(zip(names, defaults.strip().split(", "), strict=True))
+        shown = [defaults.strip()] if len(names) == 1 else defaults.strip().split(", ")
+        documented.update(zip(names, shown, strict=True))
     for action in parser._actions[1:]:
         shown = "none" if action.default is None else f"{action.default:g}"
         assert documented[action.option_strings[0]] == shown

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 
 from pointsman.cli import options
 from pointsman.cli.config_file import ConfigFile
-from pointsman.cli.edge_flags import add_edge, keys_of, limits_of, tls_of
+from pointsman.cli.edge_flags import (
+    add_edge,
+    add_sessions,
+    keys_of,
+    limits_of,
+    sessions_of,
+    tls_of,
+)
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
+    from pointsman.dispatch.facts import ReplicaFacts
     from pointsman.router.replica_options import ReplicaOptions
     from pointsman.router.service import AdminSettings, RouterSettings
 
@@ -91,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how often replicas are asked for their models; 0: never, each is taken to serve all"
         " (default: %(default)s)",
     )
+    add_sessions(parser)
     add_edge(parser)
     add_resilience(parser)
     parser.add_argument(
@@ -149,6 +158,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         models=[replica.models for replica in replicas],
         rules=Rules(policy, arguments.seed),
         facts=facts,
+        own_facts=[_facts_of(replica, facts) for replica in replicas],
         policy_name=_without_parameters(arguments.policy),
         host=host,
         port=port,
@@ -157,6 +167,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         limits=limits_of(arguments),
         api_keys=keys_of(arguments),
         tls=tls_of(arguments),
+        sessions=sessions_of(arguments),
         models_interval_s=arguments.models_interval_s,
         prefix_index_bytes=arguments.prefix_index_mb << 20,
         resilience=resilience_of(arguments),
@@ -201,6 +212,16 @@ def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
         return None
     host, port = _host_and_port("--admin", arguments.admin)
     return AdminSettings(host, port, None if file is None else read_key(file))
+
+
+def _facts_of(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaFacts:
+    from msgspec.structs import replace
+
+    from pointsman.dispatch.facts import read_facts
+
+    facts = shared if replica.costs is None else read_facts(replica.costs)
+    seats = replica.max_num_seqs
+    return facts if seats is None else replace(facts, max_num_seqs=seats)
 
 
 def _host_and_port(flag: str, text: str) -> tuple[str, int]:

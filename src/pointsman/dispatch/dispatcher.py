@@ -244,7 +244,7 @@ class Dispatcher:
             self.log.write(chosen.line())
         # What can fail has been done; else the log would lack a sequence, or have one twice.
         self._routed += 1
-        self.homes.settle(question.session, chosen.replica)
+        self.homes.settle(question.session, chosen.replica, situation.now_ms)
         self.prefixes.hold(question.chain, chosen.replica)
         tokens = (question.priced_tokens, chosen.uncached_tokens)
         slot = self.ledger.send(chosen.replica, tokens, situation.now_ms, question.streams)
@@ -280,7 +280,7 @@ class Dispatcher:
             now_ms=now_ms,
             prompt_tokens=question.prompt_tokens,
             sequence=self._routed,
-            home=self.homes.of(question.session),
+            home=self.homes.of(question.session, now_ms),
             random=draw(self.rules.seed, self._routed) if self._keeps_all else 0.0,
             key=question.key if self._keeps_all else 0,
             candidates=candidates,

@@ -64,7 +64,10 @@ class _Held:
 
 
 class Admission:
-    """Asks the dispatcher for one request after the other, and holds those it cannot ask for."""
+    """Asks the dispatcher for one request after the other, and holds those it cannot ask for.
+
+    ``barred_for``: the replicas that a request for this model is not to get.
+    """
 
     def __init__(
         self,
@@ -75,10 +78,9 @@ class Admission:
     ) -> None:
         self.dispatcher = dispatcher
         self.membership = membership
+        self.barred_for: Callable[[str | None], set[int]] = lambda model: set()
         self.held_bytes = 0
         self.refused = 0
-        # Which of some replicas serve a model.
-        self.serving: Callable[[str | None, list[int]], list[int]] = lambda model, among: among
         self._resilience = resilience
         self._clock_s = clock_s
         self._held: OrderedDict[_Held, None] = OrderedDict()
@@ -123,8 +125,8 @@ class Admission:
         self.let_in()
 
     def _place_now(self, asked: Asked) -> Place | None:
-        free = self.membership.candidates(asked.tried)
-        candidates = self.serving(asked.question.model, free)
+        barred = self.barred_for(asked.question.model)
+        candidates = self.membership.candidates(asked.tried | barred if barred else asked.tried)
         if not candidates:
             return None
         return Place(self.dispatcher.choose(asked.question, candidates), self.membership)

@@ -31,7 +31,9 @@ NO_TUNNELS = refusal(405, "CONNECT is not offered", "method_not_allowed")
 TOO_SLOW = refusal(408, "the request did not come in time", "request_timeout")
 ALIVE = report({"status": "ok"})
 
+# Anybody may ask whether the router is alive, and whether it is ready; no more than that.
 HEALTH = b"/health"
+READY = b"/ready"
 OUR_PREFIX = b"x-pointsman-"  # what we say of a request; nobody says it to us
 
 _NO_UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
@@ -224,8 +226,11 @@ class ClientConnection(asyncio.Protocol):
             return NOT_HTTP
         stranger = self._edge.refusal_of(header_of(self._headers, b"authorization"))
         if stranger is not None:
-            is_probe = self._target == HEALTH and self._parser.get_method() in (b"GET", b"HEAD")
-            return ALIVE if is_probe else stranger
+            is_probe = self._parser.get_method() in (b"GET", b"HEAD")
+            if not (is_probe and self._target in (HEALTH, READY)):
+                return stranger
+            if self._target == HEALTH:
+                return ALIVE
         if self._edge.drops_authorization:
             self._headers = [pair for pair in self._headers if pair[0] != b"authorization"]
         if int(header_of(self._headers, b"content-length") or 0) > self._edge.limits.max_body_bytes:

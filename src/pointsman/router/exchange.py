@@ -68,6 +68,7 @@ class Exchange:
         self._admission = admission
         self._dispatcher = admission.dispatcher
         self._membership = admission.membership
+        self._models = models
         self._reader = reader
         self._most_retries = most_retries
 
@@ -136,7 +137,8 @@ class Exchange:
 
         One that was never sent may wait for any replica at no cost, for its wait is bounded.
         """
-        ready = self._membership.ready
+        model = call.asked.question.model
+        ready = self._models.candidates_for(model, self._membership.ready)
         if isinstance(error, UnreachableError):
             if not ready:
                 return True

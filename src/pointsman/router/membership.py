@@ -75,13 +75,15 @@ class Membership:
     """The replicas of a router, in ``slots`` numbers.
 
     ``on_opening`` is called when a request that could not be sent may now find a replica;
-    ``on_joined`` when a replica was added after the start.
+    ``on_joined`` when a replica was added after the start; ``on_restarted`` when one is back that
+    may have been started anew in between.
     """
 
     def __init__(self, addresses: Sequence[ReplicaAddress], means: Means, slots: int) -> None:
         self.slots = slots
         self.on_opening: Callable[[], None] = lambda: None
         self.on_joined: Callable[[Replica], None] = lambda replica: None
+        self.on_restarted: Callable[[Replica], None] = lambda replica: None
         self._means = means
         self._members: list[Replica] = []
         self._ready: list[int] = []
@@ -227,5 +229,10 @@ class Membership:
         serving = [replica for replica in self.members if not replica.is_draining]
         up = [replica.number for replica in serving if replica.health.state is State.UP]
         unwell = [replica.number for replica in serving if replica.health.state is State.UNWELL]
+        for number in up:
+            health = self._members[number].health
+            if health.may_have_restarted:
+                health.may_have_restarted = False
+                self.on_restarted(self._members[number])
         self._ready = up or unwell
         self.on_opening()

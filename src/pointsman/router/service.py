@@ -17,6 +17,7 @@ from pathlib import Path
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.homes import Homes
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
 from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
@@ -35,6 +36,7 @@ from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
 from pointsman.router.probes import Prober
 from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
+from pointsman.router.sessions import Sessions
 from pointsman.router.settings import Resilience
 from pointsman.router.status import OwnPages
 from pointsman.router.upstream import ReplicaAddress
@@ -66,14 +68,15 @@ class RouterSettings:
     """What a router is started with.
 
     ``policy_name`` is how the log names the policy, ``policy_sha256`` the digest of its file.
+    ``models``: those of each replica, where they are given and not asked for. ``own_facts``: those
+    of each replica, where they are not all ``facts``.
     ``spare_slots``: how many replicas may be added while it runs.
-    ``models``: those of each replica, where they are given and not asked for.
     """
 
     replicas: Sequence[ReplicaAddress]
     rules: Rules
     policy_name: str
-    facts: ReplicaFacts = field(default_factory=ReplicaFacts)  # of every replica
+    facts: ReplicaFacts = field(default_factory=ReplicaFacts)  # of whoever joins later too
     host: str = "127.0.0.1"
     port: int = 8080
     log_path: Path | None = None
@@ -81,13 +84,21 @@ class RouterSettings:
     limits: EdgeLimits = field(default_factory=EdgeLimits)
     api_keys: ApiKeys | None = None
     prefix_index_bytes: int = DEFAULT_INDEX_BYTES
-    resilience: Resilience = field(default_factory=Resilience)
-    spare_slots: int = SPARE_SLOTS
     models_interval_s: float = DEFAULT_INTERVAL_S
     models: Sequence[Sequence[str]] = ()
+    own_facts: Sequence[ReplicaFacts] = ()
     tls: ssl.SSLContext | None = None
     admin: AdminSettings | None = None
     scrape: ScrapeSettings | None = None  # None: engines are not asked for their metrics
+
+    sessions: Sessions = field(default_factory=Sessions)
+    resilience: Resilience = field(default_factory=Resilience)
+    spare_slots: int = SPARE_SLOTS
+
+    @property
+    def facts_of_replicas(self) -> list[ReplicaFacts]:
+        """What is known of each replica beforehand."""
+        return list(self.own_facts) or [self.facts] * len(self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +129,7 @@ class Router:
             self._log = DecisionLog(settings.log_path, head_of(settings), complain)
         self.dispatcher = Dispatcher(
             settings.rules,
-            [settings.facts] * len(settings.replicas),
+            settings.facts_of_replicas,
             lambda: (time.monotonic() - started_s) * 1000.0,
             self._log,
             room=slots,
@@ -128,15 +139,18 @@ class Router:
         means = Means(settings.resilience)
         self.membership = Membership(settings.replicas, means, slots)
         self.membership.on_joined = self._welcome
+        self.membership.on_restarted = self._forget
         self.admission = Admission(
             self.dispatcher, self.membership, settings.resilience, means.clock_s
         )
         self._prober = Prober(self.membership, settings.resilience.probing)
-        reader = QuestionReader(session_key=os.urandom(16))
+        sessions = settings.sessions
+        self.dispatcher.homes = Homes(ttl_ms=sessions.ttl_ms)
+        reader = QuestionReader(os.urandom(16), sessions.header, sessions.from_user)
         self.models = ModelTable(settings.models_interval_s)
         for number, address in enumerate(settings.replicas):
             self.models.add(number, address, settings.models[number] if settings.models else ())
-        self.admission.serving = self.models.candidates_for
+        self.admission.barred_for = self.models.barred_for
         self.counters = RouterCounters(len(settings.replicas))
         self.dispatcher.observer = self.counters
         self.engines = Engines(self.dispatcher, settings.scrape, complain)
@@ -224,7 +238,13 @@ class Router:
         self.membership.check(loop.time())
         self.admission.check(loop.time())
         self.engines.check()
+        self.models.keep(self.membership.ids)
         self._sweeper = loop.call_later(self._resilience.sweep_s, self._sweep)
+
+    def _forget(self, replica: Replica) -> None:
+        """It holds no prefixes any more, and may serve other models."""
+        self.dispatcher.prefixes.forget(replica.number)
+        self.models.forget(replica.number)
 
     def _welcome(self, replica: Replica) -> None:
         number = self.dispatcher.join(replica.url, self._facts)
@@ -250,7 +270,7 @@ def head_of(settings: RouterSettings) -> LogHead:
         replicas=[address.url for address in settings.replicas],
         seed=settings.rules.seed,
         block_tokens=BLOCK_TOKENS,
-        facts=[settings.facts] * len(settings.replicas),
+        facts=settings.facts_of_replicas,
         policy_sha256=settings.policy_sha256,
     )
 
