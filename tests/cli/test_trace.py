@@ -6,6 +6,7 @@ import json
 import pytest
 
 from pointsman.cli.main import main
+from pointsman.policies.policy import LOGGED_ROWS
 from pointsman.workload.formats import read_workload
 
 ROWS = (
@@ -124,7 +125,7 @@ def decision_log(tmp_path):
     head = {
         "event": "log",
         "schema": "pointsman.decision-log",
-        "version": 1,
+        "version": 2,
         "pointsman": "0",
         "started_at": "2025-01-01T00:00:00.000+00:00",
         "policy": "queue_aware",
@@ -134,7 +135,7 @@ def decision_log(tmp_path):
         "replicas": ["http://127.0.0.1:1"],
         "seed": 0,
         "block_tokens": 64,
-        "costs": {},
+        "facts": [{}],
     }
     choice = {
         "event": "choice",
@@ -148,8 +149,13 @@ def decision_log(tmp_path):
         "session": None,
         "home": None,
         "random": 0.25,
+        "key": 0,
+        "priced_tokens": 70,
+        "shows_first_token": True,
         "candidates": [0],
-        "view": {},
+        "seen": [],
+        "hits": {},
+        "view": {name: [] for name in LOGGED_ROWS},
         "replica": 0,
         "reason": "shortest_queue",
         "expected_wait_ms": 0.0,

@@ -3,11 +3,15 @@ from contextlib import suppress
 import pytest
 
 from pointsman.core.errors import InputError
-from pointsman.costs.stages import StageCosts
+from pointsman.costs.iteration import IterationCosts
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.draws import draw
+from pointsman.dispatch.facts import ReplicaFacts, check_facts
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.policies.catalogue import policy_named
+
+# A millisecond a token, and 20 an iteration.
+FACTS = ReplicaFacts(IterationCosts(20.0, 1.0, 2.0, 0.0))
 
 
 class Lines(list):
@@ -15,8 +19,7 @@ class Lines(list):
 
 
 def dispatcher(policy: str, replicas: int = 2, log=None) -> Dispatcher:
-    costs = StageCosts(prefill_ms_per_token=1.0, decode_ms_per_token=2.0)
-    return Dispatcher(Rules(policy_named(policy), costs), replicas, lambda: 1000.0, log)
+    return Dispatcher(Rules(policy_named(policy)), [FACTS] * replicas, lambda: 1000.0, log)
 
 
 def question(name: str = "q", **changes) -> Question:
@@ -30,34 +33,39 @@ def test_simultaneous_requests_spread_because_each_choice_counts_at_once():
     assert deciding.ledger.requests.tolist() == [16, 16, 16, 16]
 
 
-def test_expected_work_is_uncached_prompt_and_output_in_ms():
+def pending_ms(deciding: Dispatcher) -> list[float]:
+    return deciding.ledger.known.accounts["pending_ms"].tolist()
+
+
+def test_expected_work_is_the_uncached_prompt_in_ms():
     deciding = dispatcher("round_robin", replicas=1)
     chain = Chain([11, 12], block_tokens=10)
-    deciding.choose(question(chain=chain))
-    assert deciding.ledger.outstanding_ms.tolist() == [30 + 10]
-    deciding.choose(question(chain=chain))  # 20 of its 30 tokens are there by now
-    assert deciding.ledger.outstanding_ms.tolist() == [40 + 10 + 10]
+    deciding.choose(question(chain=chain, streams=True))
+    assert pending_ms(deciding) == [30]
+    deciding.choose(question(chain=chain, streams=True))  # 20 of its 30 tokens are there by now
+    assert pending_ms(deciding) == [30 + 10]
 
 
 def test_a_prompt_that_was_not_read_is_priced_and_stays_unknown():
     log = Lines()
     deciding = dispatcher("round_robin", replicas=1, log=log)
     deciding.choose(Question("q", output_tokens=5, unread_tokens=30))
-    assert deciding.ledger.outstanding_ms.tolist() == [30 + 10]
+    assert pending_ms(deciding) == [30]
     assert (log[0].prompt_tokens, log[0].output_tokens) == (None, 5)
+    assert log[0].priced_tokens == 30
 
 
 def test_a_request_of_unknown_size_is_counted_and_costs_nothing():
     deciding = dispatcher("round_robin", replicas=1)
     deciding.choose(Question("q"))
     assert deciding.ledger.requests.tolist() == [1]
-    assert deciding.ledger.outstanding_ms.tolist() == [0]
+    assert pending_ms(deciding) == [0]
 
 
 def test_the_expected_wait_is_the_work_in_front():
     deciding = dispatcher("round_robin", replicas=1)
-    assert deciding.choose(question()).expected_wait_ms == 0
-    assert deciding.choose(question()).expected_wait_ms == 40
+    assert deciding.choose(question(streams=True)).expected_wait_ms == 0
+    assert deciding.choose(question(streams=True)).expected_wait_ms == 30
 
 
 def test_a_session_stays_with_its_replica_within_the_slack():
@@ -101,9 +109,22 @@ def test_the_log_holds_every_signal_whatever_the_policy_reads():
     log = Lines()
     deciding = dispatcher("round_robin", log=log)
     chain = Chain([11], block_tokens=10)
-    deciding.choose(question(chain=chain, session="s"))
-    deciding.choose(question(chain=chain, session="s"))
-    assert log[1].view == {"queue": [1040, 1000], "requests": [1, 0], "prefix": [10, 0]}
+    deciding.choose(question(chain=chain, session="s", streams=True))
+    deciding.choose(question(chain=chain, session="s", streams=True))
+    assert log[1].view == {
+        "queue": [1030, 1000],
+        "requests": [1, 0],
+        "prefix": [10, 0],
+        "work_ms": [20, 30],
+        "full_work_ms": [30, 30],
+        "pending_tokens": [30, 0],
+        "context_tokens": [30, 0],
+        "waiting": [1, 0],
+        "running": [0, 0],
+        "kv_use": [0, 0],  # nobody knows: it decides nothing
+        "iteration_ms": [20, 20],
+    }
+    assert (log[1].candidates, log[1].seen, log[1].hits) == ([0, 1], [0, 1], {0: 10})
     assert log[1].home == 0
     assert log[1].random == draw(0, 1)
     assert log[1].block_hashes == ["000000000000000b"]
@@ -135,11 +156,11 @@ def test_a_choice_that_fails_changes_nothing():
         with suppress(OverflowError):
             deciding.choose(question(name, chain=chain, session=name))
     with pytest.raises(OverflowError):
-        deciding.choose(question("huge", output_tokens=10**400))
+        deciding.choose(question("huge", prompt_tokens=10**400))
     deciding.choose(question("good"))
     assert [line.sequence for line in log] == [0, 1, 2]
     assert deciding.ledger.in_flight == 3
-    assert deciding.ledger.home("bad") == -1
+    assert deciding.homes.of("bad") == -1
 
 
 @pytest.mark.parametrize("seed", [-1, 1 << 63])
@@ -150,5 +171,5 @@ def test_a_seed_that_cannot_be_drawn_from_is_refused(seed):
 
 
 def test_costs_that_no_log_could_hold_are_refused():
-    with pytest.raises(InputError, match="output tokens is inf; expected at most 1e"):
-        Rules(policy_named("random"), StageCosts(decode_ms_per_token=1e300))
+    with pytest.raises(InputError, match=r"tokens is inf; expected at most 1e"):
+        check_facts("here", ReplicaFacts(IterationCosts(0.0, 1e300, 0.0, 0.0)))

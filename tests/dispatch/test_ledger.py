@@ -1,59 +1,191 @@
+"""The router's accounts: worked out by hand, and under any order of events."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.dispatch.ledger import NOWHERE, Ledger
+from pointsman.costs.iteration import IterationCosts
+from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.ledger import Asked, Ledger
+from pointsman.policies import policy as rows
 
-works_ms = st.floats(min_value=0, max_value=1e6, allow_nan=False)
-
-
-def test_a_reservation_counts_until_it_is_freed():
-    ledger = Ledger(2)
-    reservation = ledger.reserve(1, 12.5)
-    assert ledger.requests.tolist() == [0, 1]
-    assert ledger.outstanding_ms.tolist() == [0, 12.5]
-    assert reservation.free()
-    assert ledger.requests.tolist() == [0, 0]
-    assert ledger.outstanding_ms.tolist() == [0, 0]
+# An iteration takes 10 ms and 1 for each that decodes, a prompt token 1 ms.
+COSTS = IterationCosts(10.0, 1.0, 1.0, 0.0)
+FACTS = ReplicaFacts(COSTS)
+NAN = math.nan
 
 
-def test_a_reservation_is_freed_only_once():
-    ledger = Ledger(1)
-    ledger.reserve(0, 1.0)
-    second = ledger.reserve(0, 2.0)
-    assert [second.free(), second.free(), second.free()] == [True, False, False]
-    assert ledger.in_flight == 1
+def view(ledger: Ledger, now_ms: float, tokens: int = 100, hits=None):
+    """Of all replicas, for a prompt of so many tokens."""
+    views = np.empty((rows.ROWS, ledger.count)), np.empty((rows.ROWS, ledger.count))
+    candidates = np.arange(ledger.count, dtype=np.int32)
+    sizes = (tokens, (1 << rows.ROWS) - 1)
+    ledger.cached[:] = 0.0
+    for replica, held in (hits or {}).items():
+        ledger.cached[replica] = held
+    ledger.fill(Asked(now_ms, sizes, candidates, views))
+    return views[0]
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), works_ms, st.booleans())), st.randoms())
-def test_counters_are_sums_of_what_is_in_flight_and_end_at_exactly_zero(requests, random):
-    ledger = Ledger(3)
-    open_ones = []
-    for replica, work_ms, also_frees in requests:
-        open_ones.append(ledger.reserve(replica, work_ms))
-        if also_frees:
-            open_ones.pop(random.randrange(len(open_ones))).free()
+def waits(ledger: Ledger, now_ms: float) -> list[float]:
+    return (view(ledger, now_ms)[rows.FREE_AT_MS] - now_ms).tolist()
+
+
+def test_an_idle_replica_is_free_now():
+    seen = view(Ledger([FACTS, FACTS]), 7.25)
+    assert seen[rows.FREE_AT_MS].tolist() == [7.25, 7.25]
+    assert seen[rows.WORK_MS].tolist() == seen[rows.FULL_WORK_MS].tolist() == [100.0, 100.0]
+    assert seen[rows.ITERATION_MS].tolist() == [10.0, 10.0]
+
+
+def test_the_wait_is_the_prefill_sent_there_less_what_there_was_time_for():
+    ledger = Ledger([FACTS, FACTS])
+    first = ledger.send(0, (50, 50), 0.0, True)
+    ledger.send(0, (30, 20), 0.0, True)
+    assert waits(ledger, 0.0) == [70.0, 0.0]
+    assert waits(ledger, 40.0) == [30.0, 0.0]
+    assert waits(ledger, 90.0) == [20.0, 0.0]  # of the second nothing is known to be done
+    ledger.first_token(first, 60.0)
+    assert waits(ledger, 60.0) == [20.0, 0.0]
+    assert waits(ledger, 70.0) == [10.0, 0.0]
+    seen = view(ledger, 70.0)
+    assert seen[rows.REQUESTS].tolist() == [2, 0]
+    assert seen[rows.PENDING_TOKENS].tolist() == [20, 0]
+    assert seen[rows.ITERATION_MS].tolist() == [11.0, 10.0]
+
+
+def test_tokens_are_counted_by_the_time_that_an_iteration_takes():
+    ledger = Ledger([FACTS])
+    slot = ledger.send(0, (50, 50), 0.0, True)
+    ledger.first_token(slot, 60.0)
+    assert view(ledger, 60.0)[rows.CONTEXT_TOKENS].tolist() == [51]
+    assert view(ledger, 60.0 + 5 * 11.0 + 1.0)[rows.CONTEXT_TOKENS].tolist() == [56]
+    ledger.end(slot, 7, 140.0)
+    assert view(ledger, 140.0)[rows.CONTEXT_TOKENS].tolist() == [0]
+
+
+def test_an_answer_that_comes_whole_is_taken_to_decode_once_its_first_token_was_expected():
+    """50 ms of prefill and an iteration of 10."""
+    ledger = Ledger([FACTS])
+    slot = ledger.send(0, (50, 50), 0.0, False)
+    assert view(ledger, 59.0)[rows.PENDING_TOKENS].tolist() == [50]
+    assert view(ledger, 61.0)[rows.PENDING_TOKENS].tolist() == [0]
+    assert waits(ledger, 61.0) == [0.0]
+    ledger.end(slot, 7, 140.0)
+    ledger.check_invariants()
+
+
+def test_where_all_seats_are_taken_the_wait_is_for_one_to_become_free():
+    """Answers have 20 tokens in the mean, an iteration takes 11 ms: one ends every 220 ms."""
+    ledger = Ledger([ReplicaFacts(COSTS, max_num_seqs=1)])
+    past = ledger.send(0, (1, 1), 0.0, True)
+    ledger.first_token(past, 1.0)
+    ledger.end(past, 20, 300.0)
+    factor = ledger.live.replicas["decode_factor"][0]
+    slot = ledger.send(0, (1, 1), 300.0, True)
+    ledger.first_token(slot, 310.0)
+    assert waits(ledger, 310.0) == pytest.approx([20 * 11.0 * factor])
+
+
+def test_what_is_cached_costs_nothing_but_the_last_token_always_does():
+    seen = view(Ledger([FACTS, FACTS, FACTS]), 0.0, tokens=100, hits={1: 64.0, 2: 128.0})
+    assert seen[rows.CACHED_TOKENS].tolist() == [0, 64, 99]
+    assert seen[rows.WORK_MS].tolist() == [100, 36, 1]
+    assert seen[rows.FULL_WORK_MS].tolist() == [100, 100, 100]
+
+
+def test_what_an_engine_says_of_others_requests_counts_and_never_replaces_our_own():
+    ledger = Ledger([FACTS, FACTS])
+    ledger.send(0, (50, 50), 0.0, True)
+    ledger.read(0, (4.0, 3.0, 0.5), 0.0)  # ours is one of those that wait; one may be on its way
+    seen = view(ledger, 0.0)
+    assert seen[rows.REQUESTS].tolist() == [1 + 2 + 3, 0]
+    assert seen[rows.FREE_AT_MS].tolist() == [50 + 2 * 100, 0]
+    assert seen[rows.WAITING_REQUESTS].tolist() == [4, 0]
+    assert seen[rows.RUNNING_REQUESTS].tolist() == [3, 0]
+    ledger.read(0, (0.0, 0.0, 0.1), 1.0)  # it says less than we sent: ours stay
+    assert view(ledger, 0.0)[rows.REQUESTS].tolist() == [1, 0]
+
+
+def test_a_kv_use_that_is_not_known_is_neither_0_nor_a_reason():
+    ledger = Ledger([FACTS, FACTS, ReplicaFacts(COSTS, kv_tokens=1000)])
+    ledger.send(2, (100, 100), 0.0, True)
+    ledger.read(0, (0.0, 0.0, 0.5), 0.0)
+    assert view(ledger, 0.0)[rows.KV_USE].tolist() == pytest.approx([0.5, 0.3, 0.1])
+    ledger.read(0, (NAN, NAN, NAN), 1.0)  # a reading that grew old
+    assert view(ledger, 1.0)[rows.KV_USE].tolist() == pytest.approx([0.1, 0.1, 0.1])
+
+
+def test_a_replica_that_takes_twice_as_long_is_learned_from_its_first_tokens():
+    """Each prompt takes 200 ms, not 100, and the iteration that ends it."""
+    ledger = Ledger([FACTS])
+    now_ms = 0.0
+    for _ in range(60):
+        slot = ledger.send(0, (100, 100), now_ms, True)
+        now_ms += 200.0 + 10.0
+        ledger.first_token(slot, now_ms)
+        ledger.end(slot, None, now_ms)
+    assert view(ledger, now_ms)[rows.WORK_MS].tolist() == pytest.approx([200.0], rel=0.01)
+
+
+def test_iterations_that_take_twice_as_long_are_learned_from_ended_answers():
+    """Alone an iteration is to take 11 ms; it takes 22."""
+    ledger = Ledger([FACTS])
+    now_ms = 0.0
+    for _ in range(120):
+        slot = ledger.send(0, (1, 1), now_ms, True)
+        ledger.first_token(slot, now_ms)
+        now_ms += 22.0 * 19
+        ledger.end(slot, 20, now_ms)
+    assert view(ledger, now_ms)[rows.ITERATION_MS].tolist() == pytest.approx([20.0], rel=0.01)
+
+
+steps = st.tuples(
+    st.sampled_from(("send", "first", "end", "read", "look")), st.integers(0, 99), st.booleans()
+)
+
+
+@given(st.lists(steps, max_size=400), st.integers(0, 5))
+def test_whatever_happens_in_whatever_order_all_returns_to_zero(events, gap_ms):
+    ledger = Ledger([FACTS, ReplicaFacts(COSTS, max_num_seqs=2)])
+    open_slots: list[int] = []
+    now_ms = 0.0
+    for kind, number, flag in events:
+        now_ms += gap_ms
+        if kind == "send":
+            open_slots.append(ledger.send(number % 2, (number, number // 2), now_ms, flag))
+        elif kind == "read":
+            gauge = NAN if flag else float(number)
+            ledger.read(number % 2, (gauge, 1.0, gauge / 100), now_ms)
+        elif kind == "look":
+            seen = view(ledger, now_ms)
+            assert not np.isnan(seen).any()
+            assert (seen[rows.FREE_AT_MS] >= now_ms).all()
+        elif open_slots and kind == "first":
+            ledger.first_token(open_slots[number % len(open_slots)], now_ms)
+        elif open_slots:
+            tokens = None if flag else number
+            ledger.end(open_slots.pop(number % len(open_slots)), tokens, now_ms)
         ledger.check_invariants()
-        assert ledger.in_flight == len(open_ones)
-        expected_ms = sum(one.work_ms for one in open_ones)
-        assert ledger.outstanding_ms.sum() == pytest.approx(expected_ms, abs=1e-6)
-    for one in open_ones:
-        one.free()
-    assert ledger.requests.tolist() == [0, 0, 0]
-    assert ledger.outstanding_ms.tolist() == [0, 0, 0]
+        assert ledger.in_flight == len(open_slots)
+    for slot in open_slots:
+        ledger.end(slot, None, now_ms)
+    assert ledger.requests.tolist() == [0, 0]
+    ledger.check_invariants()
 
 
-def test_the_home_of_a_session_is_where_its_last_request_went():
-    ledger = Ledger(2)
-    assert ledger.home("a") == NOWHERE
-    ledger.settle("a", 0)
-    ledger.settle("a", 1)
-    assert ledger.home("a") == 1
-    assert ledger.home(None) == NOWHERE
-
-
-def test_the_session_that_was_quiet_longest_is_forgotten_first():
-    ledger = Ledger(1, max_sessions=2)
-    for session in ("a", "b", "a", "c"):
-        ledger.settle(session, 0)
-    assert [ledger.home(session) for session in "abc"] == [0, NOWHERE, 0]
+def test_more_requests_than_ever_before_find_room():
+    ledger = Ledger([FACTS, FACTS])
+    slots = [ledger.send(k % 2, (10, 10), 0.0, True) for k in range(1000)]
+    assert len(set(slots)) == 1000
+    for slot in slots:
+        ledger.first_token(slot, 1.0)
+    assert ledger.requests.tolist() == [500, 500]
+    for slot in slots:
+        ledger.end(slot, 5, 2.0)
+    ledger.check_invariants()

@@ -6,13 +6,22 @@ import numpy as np
 import pytest
 
 from pointsman.core.errors import InputError, MachineError
-from pointsman.costs.stages import StageCosts
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import DecisionLog, read_log
-from pointsman.dispatch.record import Choice, LogHead, Outcome, Usage
+from pointsman.dispatch.record import (
+    Choice,
+    FirstToken,
+    Joined,
+    LogHead,
+    Outcome,
+    Reading,
+    Usage,
+)
+from pointsman.policies.policy import FREE_AT_MS, LOGGED_ROWS, REQUESTS
 
 HEAD = LogHead(
     schema="pointsman.decision-log",
-    version=1,
+    version=2,
     pointsman="0",
     started_at="2025-01-01T00:00:00.000+00:00",
     policy="locality_aware",
@@ -22,12 +31,16 @@ HEAD = LogHead(
     replicas=["http://127.0.0.1:1", "http://127.0.0.1:2"],
     seed=0,
     block_tokens=64,
-    costs=StageCosts(),
+    facts=[ReplicaFacts(), ReplicaFacts()],
 )
 
 
 def unheard(message: str) -> None:
     raise AssertionError(message)
+
+
+def view(**rows):
+    return {**{name: [0.0, 0.0] for name in LOGGED_ROWS}, **rows}
 
 
 def choice(sequence: int = 0, **changes) -> Choice:
@@ -43,7 +56,12 @@ def choice(sequence: int = 0, **changes) -> Choice:
         "home": None,
         "random": 0.25,
         "candidates": [0, 1],
-        "view": {"queue": [1.5, 9.0], "requests": [0.0, 1.0], "prefix": [0.0, 64.0]},
+        "key": 5,
+        "priced_tokens": 70,
+        "shows_first_token": True,
+        "seen": [0, 1],
+        "hits": {1: 64.0},
+        "view": view(queue=[1.5, 9.0], requests=[0.0, 1.0], prefix=[0.0, 64.0]),
         "replica": 0,
         "reason": "queue_fallback",
         "expected_wait_ms": 0.0,
@@ -59,6 +77,7 @@ def outcome(sequence: int = 0, **changes) -> Outcome:
         "status": "ok",
         "http_status": 200,
         "first_token_ms": 2.0,
+        "realised_wait_ms": 0.25,
         "finish_ms": 3.0,
         "usage": Usage(71, 16, 0),
         "response_bytes": 12,
@@ -92,18 +111,18 @@ def test_lines_stand_in_the_order_in_which_things_happened(tmp_path):
 def test_a_situation_comes_back_bit_for_bit(tmp_path):
     draws = random.Random(7)
     rows = {name: [draws.random() * 1e9 for _ in range(2)] for name in ("queue", "requests")}
-    lines = choice(0, time_ms=draws.random() * 1e9, random=draws.random(), view=rows)
-    situation = read_log(written(tmp_path / "log", lines)).choices[0].situation
-    assert situation.now_ms == lines.time_ms
-    assert situation.random == lines.random
-    assert situation.view[:2].tolist() == [rows["queue"], rows["requests"]]
-    assert np.isnan(situation.view[2]).all()  # a row that was not recorded
+    line = choice(0, time_ms=draws.random() * 1e9, random=draws.random(), view=view(**rows))
+    read = read_log(written(tmp_path / "log", line)).choices[0]
+    situation = read.situation(read.logged_view)
+    assert situation.now_ms == line.time_ms
+    assert situation.random == line.random
+    assert situation.view[[FREE_AT_MS, REQUESTS]].tolist() == [rows["queue"], rows["requests"]]
 
 
 def test_nan_is_written_as_null(tmp_path):
-    path = written(tmp_path / "log", choice(0, view={"queue": [float("nan"), 1.0]}))
+    path = written(tmp_path / "log", choice(0, view=view(queue=[float("nan"), 1.0])))
     assert b'"queue":[null,1.0]' in path.read_bytes()
-    assert np.isnan(read_log(path).choices[0].situation.view[0, 0])
+    assert np.isnan(read_log(path).choices[0].logged_view[FREE_AT_MS, 0])
 
 
 def test_lines_are_handed_on_at_a_flush(tmp_path):
@@ -170,6 +189,8 @@ def edited(path, **changes) -> bytes:
         ({"candidates": [0, 2]}, r"line 2: candidates is \[0, 2\]; expected replicas in 0..1"),
         ({"candidates": [1, 1]}, "line 2: replica is 0; expected one of the candidates"),
         ({"view": {"queue": [1.0]}}, "line 2: view.queue is"),
+        ({"seen": [0, 2]}, r"line 2: seen is \[0, 2\]; expected some of the candidates"),
+        ({"hits": {2: 64.0}}, r"line 2: hits is \{2: 64.0\}; expected some of the candidates"),
         ({"time_ms": -1.0}, r"line 2: Expected `float` >= 0.0 - at `\$.time_ms`"),
         ({"time_ms": 1.1e15}, r"line 2: Expected `float` <= 1000000000000000.0 - at"),
         ({"prompt_tokens": -1}, r"line 2: Expected `int` >= 0 - at `\$.prompt_tokens`"),
@@ -220,6 +241,30 @@ def test_an_outcome_without_its_choice_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (FirstToken(1, 2.0), "sequence is 1; expected that of a choice above"),
+        (Reading(2, 2.0, None, None, None), r"replica is 2; expected a replica in 0\.\.1"),
+        (
+            Joined(2.0, 3, "http://127.0.0.1:3", ReplicaFacts()),
+            "replica is 3; expected 2, the next one",
+        ),
+    ],
+)
+def test_a_line_that_cannot_have_happened_is_named(tmp_path, line, message):
+    with pytest.raises(InputError, match=f"line 3: {message}"):
+        read_log(written(tmp_path / "log", choice(0), line))
+
+
+def test_a_replica_that_joined_can_be_a_candidate_from_then_on(tmp_path):
+    joined = Joined(1.0, 2, "http://127.0.0.1:3", ReplicaFacts())
+    later = choice(0, candidates=[0, 2], seen=[0, 2], hits={})
+    log = read_log(written(tmp_path / "log", joined, later))
+    assert log.replicas == [*HEAD.replicas, "http://127.0.0.1:3"]
+    assert log.events == [joined, later]
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (b"", "line 1: is missing"),
@@ -235,9 +280,9 @@ def test_a_file_that_is_no_log_is_refused(tmp_path, text, message):
 
 
 def test_a_log_of_another_version_is_refused(tmp_path):
-    log = DecisionLog(tmp_path / "log", msgspec.structs.replace(HEAD, version=2), unheard)
+    log = DecisionLog(tmp_path / "log", msgspec.structs.replace(HEAD, version=1), unheard)
     log.close()
-    with pytest.raises(InputError, match="line 1: version is 2; expected 1"):
+    with pytest.raises(InputError, match="line 1: version is 1; expected 2"):
         read_log(log.path)
 
 

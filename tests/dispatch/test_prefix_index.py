@@ -1,10 +1,16 @@
+from pathlib import Path
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman.core.errors import InputError
 from pointsman.dispatch.prefix_index import Chain, PrefixIndex
 
 TREE = st.lists(st.integers(0, 2), max_size=6)
+
+A_BLOCK = 32  # bytes, at 64 replicas or fewer: a hash, two links, a word of holders, two slots
 
 
 def chain(*path: int) -> Chain:
@@ -16,6 +22,10 @@ def cached(index: PrefixIndex, asked: Chain, replicas: int = 2) -> list[float]:
     row = np.full(replicas, -1.0)
     index.fill(asked, row)
     return row.tolist()
+
+
+def room_for(blocks: int, replicas: int) -> PrefixIndex:
+    return PrefixIndex(replicas, A_BLOCK * blocks)
 
 
 def test_an_unknown_prefix_is_held_by_nobody():
@@ -37,21 +47,21 @@ def test_an_empty_chain_is_held_by_nobody_and_takes_no_place():
 
 
 def test_a_full_index_forgets_the_block_that_was_unused_longest():
-    index = PrefixIndex(1, max_blocks=3)
+    index = room_for(3, 1)
     for path in ((1,), (2,), (3,), (1,), (4,)):
         index.hold(chain(*path), 0)
     assert [cached(index, chain(k), 1)[0] for k in (1, 2, 3, 4)] == [10, 0, 10, 10]
 
 
 def test_a_chain_is_forgotten_from_its_end():
-    index = PrefixIndex(1, max_blocks=3)
+    index = room_for(3, 1)
     index.hold(chain(1, 2, 3), 0)
     index.hold(chain(9), 0)
     assert cached(index, chain(1, 2, 3), 1) == [20]
 
 
 def test_making_room_keeps_the_leading_blocks_that_are_asked_for():
-    index = PrefixIndex(2, max_blocks=3)
+    index = room_for(3, 2)
     index.hold(chain(1), 0)
     index.hold(chain(8), 0)
     index.hold(chain(9), 0)
@@ -60,17 +70,75 @@ def test_making_room_keeps_the_leading_blocks_that_are_asked_for():
 
 
 def test_a_chain_longer_than_the_index_is_held_as_far_as_it_fits():
-    index = PrefixIndex(1, max_blocks=3)
+    index = room_for(3, 1)
     index.hold(chain(1, 2, 3, 4, 5), 0)
     assert cached(index, chain(1, 2, 3, 4, 5), 1) == [30]
 
 
 def test_a_block_that_was_forgotten_comes_back_without_its_holders():
-    index = PrefixIndex(2, max_blocks=1)
+    index = room_for(2, 2)
     index.hold(chain(1), 0)
-    index.hold(chain(2), 1)
+    index.hold(chain(2, 3), 1)
     index.hold(chain(1), 1)
     assert cached(index, chain(1)) == [0, 10]
+
+
+def test_the_bound_is_one_of_bytes_and_more_replicas_leave_fewer_blocks():
+    assert PrefixIndex(64, 3200).max_blocks == 100
+    assert PrefixIndex(65, 3200).max_blocks == 80  # 40 bytes a block
+    assert PrefixIndex(1, 3231).size_bytes == 3200
+    with pytest.raises(InputError, match="max_bytes is 63"):
+        PrefixIndex(1, 63)
+
+
+def test_a_replica_that_was_started_anew_holds_nothing_and_the_others_what_they_held():
+    index = PrefixIndex(70)
+    for replica in (2, 66, 69):
+        index.hold(chain(1, 2), replica)
+    index.forget(66)
+    row = cached(index, chain(1, 2), 70)
+    assert [row[replica] for replica in (2, 66, 69)] == [20, 0, 20]
+    index.hold(chain(1), 66)
+    assert cached(index, chain(1, 2), 70)[66] == 10
+
+
+def test_a_replica_that_is_added_holds_nothing_until_it_is_sent_something():
+    index = PrefixIndex(1)
+    index.hold(chain(1, 2), 0)
+    assert index.add_replica() == 1
+    assert cached(index, chain(1, 2)) == [20, 0]
+    index.hold(chain(1), 1)
+    assert cached(index, chain(1, 2)) == [20, 10]
+
+
+def test_the_65th_replica_costs_the_blocks_that_were_unused_longest():
+    index = room_for(5, 64)  # 160 bytes: four blocks of 40
+    for path in (1, 2, 3, 4, 5, 1):
+        index.hold(chain(path), 63)
+    assert index.add_replica() == 64
+    index.hold(chain(5), 64)
+    held = [cached(index, chain(path), 65) for path in (1, 2, 3, 4, 5)]
+    assert [row[63] for row in held] == [10, 0, 10, 10, 10]
+    assert [row[64] for row in held] == [0, 0, 0, 0, 10]
+    index.check_invariants()
+
+
+def test_a_million_different_chains_take_no_more_memory_than_the_first_of_them():
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    index = PrefixIndex(4, 1 << 20)
+    random = np.random.default_rng(1)
+    early = 0
+    for batch in range(100):
+        hashes = random.integers(0, 1 << 64, size=(10_000, 2), dtype=np.uint64)
+        for number, pair in enumerate(hashes):
+            index.hold(Chain(pair, 64), number % 4)
+        if batch == 9:
+            early = resident_bytes()
+    assert len(index) == index.max_blocks == 32_768
+    assert resident_bytes() - early < 4 << 20
+    index.check_invariants()
 
 
 @given(st.lists(st.tuples(TREE, st.integers(0, 69)), max_size=40), TREE)
@@ -87,10 +155,50 @@ def test_an_index_that_is_large_enough_finds_the_longest_prefix_on_every_replica
     assert cached(index, chain(*asked), 70) == expected
 
 
-@given(st.lists(st.tuples(TREE, st.integers(0, 1)), max_size=40), st.integers(1, 8))
-def test_a_small_index_stays_within_its_bound(held, max_blocks):
-    index = PrefixIndex(2, max_blocks)
-    for path, replica in held:
-        index.hold(chain(*path), replica)
+class PlainIndex:
+    """The same in plain lists: blocks from the one unused longest on, each with its holders."""
+
+    def __init__(self, max_blocks: int) -> None:
+        self.max_blocks = max_blocks
+        self.blocks: list[tuple[int, set[int]]] = []
+
+    def hold(self, hashes: list[int], replica: int) -> None:
+        known = dict(self.blocks)
+        own = hashes[: self.max_blocks]
+        others = [block for block in self.blocks if block[0] not in own]
+        keep = self.max_blocks - len(own)
+        used = [(block, known.get(block, set()) | {replica}) for block in reversed(own)]
+        self.blocks = (others[-keep:] if keep else []) + used
+
+    def cached(self, hashes: list[int], replicas: int) -> list[float]:
+        known = dict(self.blocks)
+        return [float(10 * self._held(known, hashes, replica)) for replica in range(replicas)]
+
+    @staticmethod
+    def _held(known: dict[int, set[int]], hashes: list[int], replica: int) -> int:
+        held = 0
+        while held < len(hashes) and replica in known.get(hashes[held], ()):
+            held += 1
+        return held
+
+
+ACTIONS = st.lists(st.tuples(TREE, st.integers(0, 64), st.sampled_from("hhhhf")), max_size=40)
+
+
+@given(ACTIONS, TREE, st.integers(2, 12))
+def test_a_small_index_does_what_plain_lists_do_and_stays_within_its_bound(
+    actions, asked, max_blocks
+):
+    index, plain = PrefixIndex(65, 40 * max_blocks), PlainIndex(max_blocks)
+    for path, replica, action in actions:
+        if action == "h":
+            index.hold(chain(*path), replica)
+            plain.hold(chain(*path).hashes, replica)
+        else:
+            index.forget(replica)
+            for _, holders in plain.blocks:
+                holders.discard(replica)
         index.check_invariants()
-        assert cached(index, chain(*path))[replica] == 10 * min(len(path), max_blocks)
+        for wanted in (path, asked):
+            expected = plain.cached(chain(*wanted).hashes, 65)
+            assert cached(index, chain(*wanted), 65) == expected

@@ -2,8 +2,8 @@ import pytest
 
 from pointsman import FifoFleet, policy_named, simulate
 from pointsman.core.errors import InputError
-from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import Usage
@@ -11,7 +11,7 @@ from pointsman.replay.workload import workload_of_log
 from pointsman.router.service import RouterSettings, head_of
 from pointsman.router.upstream import replica_address
 
-RULES = Rules(policy_named("round_robin"), StageCosts())
+RULES = Rules(policy_named("round_robin"))
 REPLICAS = [replica_address("http://127.0.0.1:8001")]
 
 
@@ -19,7 +19,7 @@ def logged(path, *asked: tuple[Question, Usage | None]):
     """A log in which a request comes every 10 ms; None: it was still in flight at the end."""
     log = DecisionLog(path, head_of(RouterSettings(REPLICAS, RULES, "round_robin")), print)
     now_ms = [0.0]
-    deciding = Dispatcher(RULES, 1, lambda: now_ms[0], log)
+    deciding = Dispatcher(RULES, [ReplicaFacts()], lambda: now_ms[0], log)
     for question, usage in asked:
         now_ms[0] += 10
         ticket = deciding.choose(question)

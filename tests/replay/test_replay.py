@@ -1,19 +1,22 @@
+import json
+import math
+
 import msgspec
 import pytest
 
 from pointsman.cli.main import main
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import DecisionLog, read_log
 from pointsman.dispatch.policy_file import policy_sha256
 from pointsman.dispatch.prefix_index import Chain
-from pointsman.dispatch.record import Usage
-from pointsman.policies.catalogue import EVERYWHERE, policy_named
+from pointsman.dispatch.record import Choice, Usage
+from pointsman.policies.catalogue import POLICIES, policy_named
 from pointsman.replay.replay import replay_other, replay_same
+from pointsman.replay.situations import Past
 from pointsman.router.service import RouterSettings, head_of
 from pointsman.router.upstream import replica_address
-
-REPLICAS = [replica_address(f"http://127.0.0.1:{port}") for port in (8001, 8002, 8003)]
 
 MINE = """
 from pointsman.policies.policy import policy
@@ -24,23 +27,36 @@ def mine(request, view, parameters):
 """
 
 
-def logged(path, policy="locality_aware", name=None, requests=60, ends=True):
+def logged(path, policy="locality_aware", name=None, *, replicas=3, requests=60, ends=True):
     """A log of a dispatcher that some sessions ask, every third request still in flight."""
     rules = Rules(policy_named(policy), seed=5)
     name = name or policy.partition(":")[0]
-    settings = RouterSettings(REPLICAS, rules, name, policy_sha256=policy_sha256(name))
+    settings = RouterSettings(fleet_of(replicas), rules, name, policy_sha256=policy_sha256(name))
     log = DecisionLog(path, head_of(settings), print)
     now_ms = [0.0]
-    deciding = Dispatcher(rules, len(REPLICAS), lambda: now_ms[0], log)
+    deciding = Dispatcher(rules, [ReplicaFacts()] * replicas, lambda: now_ms[0], log)
     for number in range(requests):
         now_ms[0] += 0.37
         chain = Chain([number % 4 + 1, 100 + number % 4, 200 + number], block_tokens=64)
-        asked = Question(f"r{number}", "/v1/completions", 200, 16, chain, f"s{number % 7}")
+        streams = bool(number % 5)
+        asked = Question(
+            f"r{number}", "/v1/completions", 200, 16, chain, f"s{number % 7}", streams=streams
+        )
         ticket = deciding.choose(asked)
+        if ends and number % 11 == 0:
+            deciding.read(number % replicas, (float(number % 4), 2.0, math.nan))
+        if ends and streams and number % 7:
+            now_ms[0] += 0.61
+            ticket.first_token()
         if ends and number % 3:
+            now_ms[0] += 0.13
             ticket.end(Ending(status="ok", http_status=200, usage=Usage(210, 12, 0)))
     log.close()
     return path
+
+
+def fleet_of(count: int):
+    return [replica_address(f"http://127.0.0.1:{8001 + k}") for k in range(count)]
 
 
 def replace_line(path, number, **changes):
@@ -49,11 +65,29 @@ def replace_line(path, number, **changes):
     path.write_bytes(b"\n".join(lines) + b"\n")
 
 
-@pytest.mark.parametrize("policy", [*EVERYWHERE, "locality_aware:slack_ms=0.125"])
+@pytest.mark.parametrize("policy", [*POLICIES, "locality_aware:slack_ms=0.125"])
 def test_a_log_replays_to_its_own_choices(tmp_path, policy):
     result = replay_same(read_log(logged(tmp_path / "log", policy)))
     assert (result.choices, result.differences) == (60, [])
     assert result.replayed_policy == result.recorded_policy == policy_named(policy).label
+
+
+@pytest.mark.parametrize("policy", ["fewest_misses", "earliest_first_token", "dynamo_kv"])
+def test_beyond_16_replicas_the_views_that_were_left_out_are_filled_again(tmp_path, policy):
+    log = read_log(logged(tmp_path / "log", policy, replicas=20, requests=200))
+    partial = [choice for choice in log.choices if not choice.has_whole_view]
+    assert len(partial) > 190
+    assert all(choice.replica in choice.seen for choice in partial)
+    assert replay_same(log).differences == []
+
+
+def test_every_view_is_what_follows_from_the_lines_before_it(tmp_path):
+    log = read_log(logged(tmp_path / "log", "fewest_misses", requests=300))
+    past = Past(log)
+    for event in log.events:
+        if isinstance(event, Choice):
+            assert past.view_of(event).tolist() == event.logged_view.tolist()
+        past.happen(event)
 
 
 def test_a_policy_from_a_file_is_found_again(tmp_path):
@@ -81,7 +115,7 @@ def test_a_reason_that_was_altered_is_found(tmp_path):
     assert [item.recorded_reason for item in replay_same(read_log(path)).differences] == ["whim"]
 
 
-@pytest.mark.parametrize("other", list(EVERYWHERE))
+@pytest.mark.parametrize("other", list(POLICIES))
 def test_any_policy_can_be_asked_about_a_log_of_any_other(tmp_path, other):
     log = read_log(logged(tmp_path / "log", "round_robin"))
     result = replay_other(log, policy_named(other))
@@ -110,6 +144,40 @@ def test_a_policys_file_that_has_changed_since_is_found(tmp_path):
 
 
 # The command.
+
+
+def test_the_effect_of_another_policy_is_simulated_on_the_logs_requests(tmp_path, capsys):
+    path = logged(tmp_path / "log", "round_robin")
+    fleet = ["--fleet", "3xh100", "--model", "llama-3.1-8b", "--goodput", "ttft:500"]
+    arguments = ["replay", str(path), "--policy", "fewest_misses", *fleet]
+    assert main([*arguments, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["choices"] == 60
+    simulation = found["simulation"]
+    names = {result["policy"] for result in simulation["results"]}
+    assert names == {"round_robin", "fewest_misses"}
+    assert simulation["baseline"] == "round_robin"
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "simulated from the first request on" in out
+    assert "Differences to round_robin" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--fleet", "3xh100"], "expected --policy NAME"),
+        (["--policy", "random", "--costs", "c.json"], "--costs goes with --fleet"),
+        (["--policy", "random", "--model", "llama-3.1-8b"], "--model"),
+        (["--policy", "random", "--fleet", "2xh100", "--format", "csv"], "does not go with csv"),
+    ],
+)
+def test_flags_of_the_simulation_that_do_not_go_together_are_refused(
+    tmp_path, capsys, flags, message
+):
+    path = logged(tmp_path / "log", "round_robin", requests=2)
+    assert main(["replay", str(path), *flags]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_the_command_says_how_many_choices_agree(tmp_path, capsys):

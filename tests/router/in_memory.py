@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.dispatcher import Dispatcher, Rules
-from pointsman.dispatch.record import Choice, Outcome
+from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.record import Choice, FirstToken, Outcome
 from pointsman.policies.catalogue import policy_named
 from pointsman.router.admission import Admission
 from pointsman.router.client import ClientConnection
+from pointsman.router.edge import Edge, EdgeLimits
 from pointsman.router.exchange import Exchange
 from pointsman.router.membership import Means, Membership
 from pointsman.router.prompt import QuestionReader
@@ -75,15 +76,19 @@ class Wire(asyncio.Transport):
 
 @dataclass
 class Lines:
-    """The decision log, checked line by line: an outcome has a choice, and comes once."""
+    """The decision log, checked line by line: what comes has a choice, and comes once."""
 
     choices: dict[int, Choice] = field(default_factory=dict)
+    first_tokens: dict[int, FirstToken] = field(default_factory=dict)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
-    def write(self, line: Choice | Outcome) -> None:
-        kept = self.choices if isinstance(line, Choice) else self.outcomes
+    def write(self, line: Choice | FirstToken | Outcome) -> None:
+        assert line.sequence not in self.outcomes, "after its end"
+        kept = {Choice: self.choices, FirstToken: self.first_tokens, Outcome: self.outcomes}[
+            type(line)
+        ]
         assert line.sequence not in kept, "twice"
-        assert line.sequence in self.choices or kept is self.choices, "an outcome of no choice"
+        assert line.sequence in self.choices or kept is self.choices, "of no choice"
         kept[line.sequence] = line
 
 
@@ -96,10 +101,12 @@ class World:
         self.upstreams: list[Wire] = []
         self.refuses = False
         self.gate: asyncio.Event | None = None  # connects wait for it
-        self.clients: set[ClientConnection] = set()
         self.complaints: list[str] = []
-        rules = Rules(policy_named("round_robin"), StageCosts())
-        self.dispatcher = Dispatcher(rules, 2, lambda: loop.time() * 1000.0, self.log)
+        self.edge = Edge(EdgeLimits(), None, self.complaints.append)
+        rules = Rules(policy_named("round_robin"))
+        self.dispatcher = Dispatcher(
+            rules, [ReplicaFacts()] * 2, lambda: loop.time() * 1000.0, self.log
+        )
         addresses = [replica_address("http://a"), replica_address("http://b")]
         means = Means(resilience, loop.time, self._connect)
         self.membership = Membership(addresses, means, slots=2)
@@ -118,7 +125,7 @@ class World:
 
     def client(self) -> Wire:
         """A client that has connected."""
-        return Wire(ClientConnection(self._exchange.serve, self.clients, self.complaints.append))
+        return Wire(ClientConnection(self._exchange.serve, self.edge))
 
     async def settle(self, until: Callable[[], bool] = lambda: False) -> None:
         """Let everything happen that can, with the accounts right at every step."""

@@ -6,13 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from pointsman.costs.stages import StageCosts
 from pointsman.dispatch.dispatcher import Rules
 from pointsman.policies.catalogue import policy_named
 from pointsman.router.service import Router, RouterSettings, listener_on
@@ -36,20 +35,25 @@ async def routing(
     log: Path | None = None,
     spare_slots: int = 0,
     complaints: list[str] | None = None,
-    **resilience: Any,
+    **given: Any,
 ):
     """Yields (router, port). What the router complains of is added to ``complaints``.
 
-    Probes come often, slow start is off and nothing is held, where ``resilience`` has no others.
+    ``given``: fields of Resilience or of RouterSettings. Probes come often, slow start is off and
+    nothing is held, where they do not say otherwise.
     """
-    settings = {"probing": PROBING, "holding": Holding(requests=0), **resilience}
+    names = {field.name for field in fields(Resilience)}
+    resilience = {name: value for name, value in given.items() if name in names}
+    settings = {name: value for name, value in given.items() if name not in names}
+    resilience = {"probing": PROBING, "holding": Holding(requests=0), **resilience}
     router = Router(
         RouterSettings(
             replicas=[replica_address(url) for url in urls],
-            rules=Rules(policy_named(policy), StageCosts()),
+            rules=Rules(policy_named(policy)),
             policy_name=policy.partition(":")[0],
             log_path=log,
-            resilience=Resilience(**settings),
+            resilience=Resilience(**resilience),
+            **settings,
             spare_slots=spare_slots,
         ),
         ([] if complaints is None else complaints).append,

@@ -30,10 +30,10 @@ class Serving:
 
 
 @contextmanager
-def serving(*flags: str) -> Iterator[Serving]:
-    """Yields once connections are taken; always stopped."""
+def serving(*flags: str, stderr: int | None = None) -> Iterator[Serving]:
+    """Yields once connections are taken; always stopped. ``stderr``: as for ``Popen``."""
     command = [sys.executable, "-m", "pointsman", "serve", "--listen", "127.0.0.1:0", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         announcement = process.stdout.readline()
         assert announcement, f"pointsman serve ended with {process.wait(START_DEADLINE_S)}"
@@ -47,3 +47,5 @@ def serving(*flags: str) -> Iterator[Serving]:
                 process.kill()
                 process.wait()
         process.stdout.close()
+        if process.stderr is not None:
+            process.stderr.close()

@@ -197,7 +197,7 @@ def test_exchanges_that_break_off_anywhere_one_after_the_other_or_at_once_are_ac
             for step in script:
                 await one(*step)
                 world.check_over()
-        for client in list(world.clients):
+        for client in list(world.edge.connections):
             client.abort()
         await world.settle()
         world.check_over()

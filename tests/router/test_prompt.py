@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.core.errors import InputError
+from pointsman.router.canonical import CanonicalBytes, add_prompt
 from pointsman.router.messages import ClientRequest
 from pointsman.router.prompt import QuestionReader, chain_of, request_id_of
 from tests.router.routers import chat, completion
@@ -85,7 +86,7 @@ def test_escapes_in_json_do_not_matter():
 
 def test_images_tools_and_tool_calls_are_part_of_the_prefix():
     def asked(image="a", tool="b", call="c"):
-        part = {"type": "image_url", "image_url": {"url": image * 300}}
+        part = {"type": "image_url", "image_url": {"url": image}}
         assistant = {"role": "assistant", "tool_calls": [{"id": call * 300}]}
         messages = [assistant, _user([part]), {"role": "user", "content": LONG}]
         return question({"messages": messages, "tools": [{"name": tool * 300}]})
@@ -93,6 +94,104 @@ def test_images_tools_and_tool_calls_are_part_of_the_prefix():
     assert shared_blocks(asked(), asked()) == len(asked().chain.hashes)
     assert shared_blocks(asked(), asked(tool="x")) == 0
     assert 0 < shared_blocks(asked(), asked(call="x")) < shared_blocks(asked(), asked(image="x"))
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio"])
+def test_an_image_or_a_sound_is_1024_tokens_however_many_bytes_it_has(kind):
+    def asked(data):
+        return question({"messages": [_user([{"type": kind, kind: {"data": data}}])]})
+
+    empty = question({"messages": [_user("")]})
+    assert asked("a").prompt_tokens == empty.prompt_tokens + 1024
+    assert asked("a" * 99_999).prompt_tokens == empty.prompt_tokens + 1024
+    assert shared_blocks(asked("a" * 99_999), asked("a" * 99_998 + "b")) == 0
+
+
+def test_an_image_counts_the_same_wherever_its_bytes_lie_in_the_body():
+    part = {"type": "image_url", "image_url": {"url": "data:" + "a" * 500}}
+    body = {"messages": [_user([part, {"type": "text", "text": LONG}])]}
+    later = {"unheard_of": "x" * 777, **body}
+    assert question(body).chain == question(later).chain
+
+
+def test_spaces_and_escapes_in_tools_do_not_matter_and_empty_tools_are_none():
+    tools = [{"type": "function", "function": {"name": "é", "parameters": {"a": 1}}}]
+    spaced = json.dumps({"messages": [_user(LONG)], "tools": tools}, indent=3)
+    dense = json.dumps({"messages": [_user(LONG)], "tools": tools}, separators=(",", ":"))
+    unescaped = json.dumps({"messages": [_user(LONG)], "tools": tools}, ensure_ascii=False)
+    assert question(spaced.encode()) == question(dense.encode()) == question(unescaped.encode())
+    without = question({"messages": [_user(LONG)]})
+    assert question({"messages": [_user(LONG)], "tools": []}) == without
+    assert question({"messages": [_user(LONG)], "tools": None}) == without
+
+
+def test_the_order_of_a_bodys_keys_does_not_matter():
+    one = {"model": "m", "messages": [{"role": "user", "content": LONG}], "tools": [{"a": 1}]}
+    other = {"tools": [{"a": 1}], "messages": [{"content": LONG, "role": "user"}], "model": "m"}
+    assert question(one) == question(other)
+
+
+def test_what_a_text_says_cannot_pass_for_another_message():
+    one = [_user("a"), {"role": "user", "content": LONG}]
+    other = [_user("a\nuser\n" + LONG)]
+    assert shared_blocks(question({"messages": one}), question({"messages": other})) == 0
+
+
+def test_names_reasoning_and_the_borders_of_parts_count():
+    plain = {"role": "assistant", "content": LONG}
+    asked = [
+        question({"messages": [message]})
+        for message in (
+            plain,
+            {**plain, "name": "Ann"},
+            {**plain, "reasoning_content": "Hm."},
+            {**plain, "content": [{"text": LONG[:9]}, {"text": LONG[9:]}]},
+        )
+    ]
+    assert len({each.chain.hashes[0] for each in asked}) == 4
+
+
+def test_a_part_may_be_a_plain_string():
+    assert question({"messages": [_user([LONG])]}) == question({"messages": [_user(LONG)]})
+
+
+def test_other_salts_share_nothing():
+    one = of_completion(completion(LONG, cache_salt="a"))
+    other = of_completion(completion(LONG, cache_salt="b"))
+    plain = of_completion(completion(LONG))
+    assert len({each.chain.hashes[0] for each in (one, other, plain)}) == 3
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00e9", "\u4f60"])
+def test_of_a_long_prompt_only_the_first_512_blocks_are_copied_and_all_of_it_is_counted(letter):
+    out = CanonicalBytes(512 * 256)
+    text = letter * 700_000
+    add_prompt(out, text)
+    assert bytes(out.kept) == text.encode()[: 512 * 256]
+    assert out.length == len(text.encode())
+
+
+@given(st.lists(st.text(alphabet="ab\u00e9\u4f60", max_size=9), max_size=9), st.integers(0, 40))
+def test_what_is_kept_is_the_beginning_of_what_was_added(texts, room):
+    out = CanonicalBytes(room)
+    for text in texts:
+        out.add_text(text)
+    whole = "".join(texts).encode()
+    assert (bytes(out.kept), out.length) == (whole[:room], len(whole))
+
+
+def test_of_many_token_ids_the_first_32768_are_hashed():
+    ids = list(range(100_000))
+    asked = of_completion(completion(ids))
+    assert (asked.prompt_tokens, len(asked.chain.hashes)) == (100_000, 512)
+    assert asked.chain == of_completion(completion(ids[:32_768])).chain
+
+
+def test_several_prompts_are_not_the_same_as_one():
+    one = of_completion(completion([LONG + LONG]))
+    two = of_completion(completion([LONG, LONG]))
+    assert one == of_completion(completion(LONG + LONG))
+    assert shared_blocks(one, two) == 1200 // 256
 
 
 def test_token_ids_are_counted_exactly():

@@ -6,7 +6,7 @@ import pytest
 
 from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.record import Usage
-from pointsman.policies.catalogue import EVERYWHERE
+from pointsman.policies.catalogue import POLICIES
 from pointsman.replay.replay import replay_same
 from tests.router.fake_replicas import answer_json, answer_stream, dies, stream_then
 from tests.router.raw_http import RawClient
@@ -26,7 +26,7 @@ async def converse(port: int, session: int, turns: int) -> None:
             await client.post(CHAT, body, x_session_id=f"session-{session}")
 
 
-@pytest.mark.parametrize("policy", [*EVERYWHERE, "locality_aware:slack_ms=0"])
+@pytest.mark.parametrize("policy", [*POLICIES, "locality_aware:slack_ms=0"])
 def test_a_log_of_concurrent_requests_replays_to_the_same_choices(tmp_path, policy):
     async def main():
         scripts = (answer_json, answer_stream, answer_stream)
@@ -40,7 +40,7 @@ def test_a_log_of_concurrent_requests_replays_to_the_same_choices(tmp_path, poli
     assert result.choices == 80
     assert result.differences == []
     assert result.unfinished == 0
-    assert {choice.replica for choice in log.choices} == {0, 1, 2}
+    assert len({choice.replica for choice in log.choices}) >= 2
     assert max(max(choice.view["requests"]) for choice in log.choices) >= 2
 
 
@@ -72,7 +72,7 @@ def test_the_log_holds_no_text_and_no_name(tmp_path):
 
     run(main())
     text = (tmp_path / "log").read_text().lower()
-    assert text.count("\n") == 1 + 2 + 2
+    assert text.count("\n") == 1 + 3 + 2
     for word in ("swordfish", "password", "rosebud", "xanadu"):
         assert word not in text
 

@@ -308,8 +308,8 @@ def test_a_body_in_a_great_many_chunks_is_held_as_one():
     async def main():
         async with bench() as at:
             at.client.writer.write(head + b"".join(pieces))
-            await until(lambda: at.router._connections)
-            connection = next(iter(at.router._connections))
+            await until(lambda: at.router.edge.connections)
+            connection = next(iter(at.router.edge.connections))
             await until(lambda: len(connection._body) == len(body))
             held = sys.getsizeof(connection._body)
             at.client.writer.write(b"0\r\n\r\n")
@@ -357,7 +357,7 @@ def test_100_continue_waits_until_the_answers_before_it_have_ended():
             begun = await anext(chunks)
             head = f"POST {CHAT} HTTP/1.1\r\nhost: t\r\nx-own: second\r\nexpect: 100-continue\r\n"
             at.client.writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode())
-            connection = next(iter(at.router._connections))
+            connection = next(iter(at.router.edge.connections))
             await until(lambda: connection._owes_continue)
             may_end.set()
             streamed = [begun, *[piece async for piece in chunks]]
@@ -417,7 +417,7 @@ def test_a_slow_client_slows_the_replica_down():
             at.client.send("POST", CHAT, chat())
             _, headers = await at.client.head()
             at.client.writer.transport.pause_reading()
-            connection = next(iter(at.router._connections))
+            connection = next(iter(at.router.edge.connections))
             await until(lambda: connection._is_slow)
             held = connection._transport.get_write_buffer_size()
             at.client.writer.transport.resume_reading()

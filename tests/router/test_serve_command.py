@@ -1,18 +1,24 @@
 import argparse
+import os
 import re
 import signal
 import socket
 from hashlib import sha256
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
-from pointsman.cli.main import main
+from pointsman.cli.edge_flags import limits_of
+from pointsman.cli.main import build_parser, main
 from pointsman.cli.resilience_flags import add_resilience
 from pointsman.core.errors import InputError
-from pointsman.costs.stages import StageCosts
+from pointsman.costs.iteration import IterationCosts
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import read_log
+from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES
 from pointsman.replay.replay import replay_same
+from pointsman.router.edge import EdgeLimits
 from pointsman.router.service import is_loopback
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
@@ -48,7 +54,7 @@ def test_a_signal_ends_it_well_with_a_complete_log(tmp_path, number):
 
 def test_costs_and_slack_come_from_flags_and_stand_in_the_log(tmp_path):
     path, costs = tmp_path / "log", tmp_path / "costs.toml"
-    costs.write_text("prefill_ms_per_token = 0.0\ndecode_ms_per_token = 2.0\n")
+    costs.write_text("prefill_ms_per_token = 3.0\ndecode_ms_per_token = 2.0\n")
 
     async def main():
         async with FakeReplica(answer_json) as fake:
@@ -63,8 +69,8 @@ def test_costs_and_slack_come_from_flags_and_stand_in_the_log(tmp_path):
     assert code == 0
     log = read_log(path)
     assert log.head.parameters == {"slack_ms": 40}
-    assert log.head.costs == StageCosts(prefill_ms_per_token=0, decode_ms_per_token=2)
-    assert log.choices[0].expected_work_ms == 20
+    assert log.head.facts == [ReplicaFacts(IterationCosts(0.0, 3.0, 2.0, 0.0))]
+    assert log.choices[0].expected_work_ms == 3.0 * log.choices[0].prompt_tokens
 
 
 def test_a_request_in_flight_may_end_while_the_router_stops(tmp_path):
@@ -137,21 +143,14 @@ def test_replicas_are_added_through_the_admin_api_which_wants_the_key_of_its_fil
                 )
                 async with RawClient(port) as admin, RawClient(router.port) as client:
                     body = {"url": two.url}
-                    refused = await admin.post("/replicas", body)
+                    async with RawClient(port) as stranger:
+                        refused = await stranger.post("/replicas", body)
                     bearer = "Bearer 0123456789abcdef"
                     added = await admin.post("/replicas", body, authorization=bearer)
                     await client.post(CHAT, chat())
                 return refused.status, added.status, added.json["id"], router.stop()
 
     assert run(main()) == (401, 201, 1, 0)
-
-
-def test_a_key_that_is_short_is_refused(tmp_path, capsys):
-    key = tmp_path / "key"
-    key.write_text("short\n")
-    flags = ["--replica", "http://a", "--admin", "127.0.0.1:0", "--admin-key-file", str(key)]
-    assert main(["serve", *flags]) == 2
-    assert "the length of the key is 5; expected one line of at least 16" in capsys.readouterr().err
 
 
 def test_it_listens_on_loopback_only():
@@ -190,6 +189,11 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--slack-ms", "-1"], "slack_ms is -1.0"),
         (["--replica", "http://a", "--policy", "random", "--slack-ms", "1"], "--slack-ms"),
         (["--replica", "http://a", "--seed", "-1"], "--seed is -1; expected an integer >= 0"),
+        (["--replica", "http://a", "--prefix-index-mb", "0"], "--prefix-index-mb is 0"),
+        (["--replica", "http://a", "--max-headers", "0"], "max_headers is 0"),
+        (["--replica", "http://a", "--client-idle-timeout-s", "nan"], "idle_timeout_s is nan"),
+        (["--replica", "http://a", "--api-keys", "nowhere"], "nowhere: no such file"),
+        (["--replica", "http://a", "--forward-authorization"], "nothing without --api-keys"),
         (["--replica", "http://a", "--seed", str(1 << 63)], "seed is 9223372036854775808"),
         (["--replica", "http://a", "--connect-timeout-ms", "0"], "connect_ms is 0.0; expected a"),
         (["--replica", "http://a", "--first-byte-timeout-ms", "-1"], "first_byte_ms is -1.0"),
@@ -208,6 +212,54 @@ def test_a_port_in_use_is_one_clear_line(capsys):
 def test_a_wrong_flag_is_refused(capsys, flags, message):
     assert main(["serve", *flags]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_flags_defaults_are_those_of_the_router():
+    arguments = build_parser().parse_args(["serve", "--replica", "http://a"])
+    assert limits_of(arguments) == EdgeLimits()
+    assert arguments.prefix_index_mb << 20 == DEFAULT_INDEX_BYTES
+
+
+def test_keys_and_limits_come_from_flags_and_a_hangup_has_the_keys_read_again(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("sk-one\n")
+
+    async def main():
+        async with FakeReplica(answer_json) as fake:
+            flags = ("--api-keys", str(keys), "--max-body-mb", "1", "--prefix-index-mb", "1")
+            with serving("--replica", fake.url, *flags) as router:
+                async with RawClient(router.port) as client:
+                    refused = await client.post(CHAT, chat())
+                async with RawClient(router.port) as client:
+                    own = {"authorization": "Bearer sk-one"}
+                    large = await client.post(CHAT, bytes((1 << 20) + 1), **own)
+                stamp = keys.stat().st_mtime_ns
+                keys.write_text("sk-two\n")
+                os.utime(keys, ns=(stamp, stamp))
+                router.process.send_signal(signal.SIGHUP)
+                status = 401
+                while status == 401:  # until the signal has been heard
+                    async with RawClient(router.port) as client:
+                        late = await client.post(CHAT, chat(), authorization="Bearer sk-two")
+                    status = late.status
+                return refused.status, large.status, status, router.stop()
+
+    assert run(main()) == (401, 413, 200, 0)
+
+
+def test_listening_beyond_loopback_without_keys_is_warned_of(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("sk-one\n")
+
+    def warnings(*flags: str) -> str:
+        with serving(
+            "--replica", "http://127.0.0.1:9", "--listen", "0.0.0.0:0", *flags, stderr=PIPE
+        ) as router:
+            router.stop()
+            return router.process.stderr.read()
+
+    assert "0.0.0.0 can be reached from other machines" in warnings()
+    assert warnings("--api-keys", str(keys)) == ""
 
 
 def test_a_log_that_exists_is_refused(tmp_path, capsys):

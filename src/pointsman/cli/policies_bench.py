@@ -18,8 +18,9 @@ DEFAULT_FLEETS = "4,16,mixed,stale"
 DEFAULT_TRAFFIC = "system,turns,unshared,long"
 
 _DESCRIPTION = (
-    f"{HELP}, in multiples of each trace's rate: generated traffic and recorded traces on several"
-    " fleets; our rule against the best of the other projects' rules, cell by cell"
+    f"{HELP.replace('%%', '%')}, in multiples of each trace's rate: generated traffic and recorded"
+    " traces on several fleets; our rule against the best of the other projects' rules, cell by"
+    " cell"
 )
 
 

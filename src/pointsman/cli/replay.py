@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pointsman.cli import options
+from pointsman.cli import fleet_flags, options, progress
+from pointsman.core.errors import InputError
+
+if TYPE_CHECKING:
+    from pointsman.comparison.fleets import FleetComparison
+    from pointsman.dispatch.log_file import Log
+    from pointsman.policies.policy import Policy
 
 NAME = "replay"
 HELP = "call the policy of a decision log again, or another one, and list what differs"
@@ -21,6 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:p=v]",
         help="another policy; without it the log's own, which has to agree (exit code 1 if not)",
     )
+    parser.add_argument(
+        "--fleet",
+        metavar="FLEET",
+        help="simulate the log's requests on such a fleet under both policies besides, as"
+        f" compare does: {fleet_flags.FLEET_HELP}",
+    )
+    parser.add_argument(
+        "--costs", type=Path, metavar="FILE", help="of --fleet: what pointsman calibrate wrote"
+    )
+    fleet_flags.add_fleet_flags(parser)
+    options.add_seed(parser)
     options.add_output(parser)
 
 
@@ -32,9 +50,50 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.replay.replay import replay_other, replay_same
     from pointsman.report.replay import replay_text
 
+    _check_flags(arguments)
     other = policy_named(arguments.policy) if arguments.policy else None
     check_is_file(arguments.log)
     log = read_log(arguments.log)
     result = replay_same(log) if other is None else replay_other(log, other)
-    options.deliver(arguments, lambda form: replay_text(result, form))
+    effect = None
+    if other is not None and arguments.fleet is not None:
+        effect = _effect(arguments, log, other)
+    options.deliver(arguments, lambda form: replay_text(result, form, effect))
     return EXIT_DIFFERS if other is None and result.differences else 0
+
+
+def _check_flags(arguments: argparse.Namespace) -> None:
+    if arguments.fleet is None:
+        for name in (*fleet_flags.FLEET_ONLY, "costs"):
+            if getattr(arguments, name) is not None:
+                raise InputError(f"--{name.replace('_', '-')} goes with --fleet")
+    elif not arguments.policy:
+        raise InputError("--fleet compares the log's policy with another; expected --policy NAME")
+    elif options.form_of(arguments) == "csv":
+        raise InputError("--fleet does not go with csv; expected json or table")
+
+
+def _effect(arguments: argparse.Namespace, log: Log, other: Policy) -> FleetComparison:
+    """Both policies on the log's requests, on the fleet that the flags describe."""
+    from pointsman.comparison.fleets import Trial, compare_on_fleet
+    from pointsman.fleet.objectives import with_objectives
+    from pointsman.replay.replay import recorded_policy
+    from pointsman.replay.workload import workload_of_log
+    from pointsman.sim.kernels import kernels_for
+
+    objectives = fleet_flags.objectives_of_flags(arguments)
+    recorded = recorded_policy(log.head)
+    policies = [recorded, *with_objectives([arguments.policy], [other], objectives)]
+    description = fleet_flags.described_fleet(arguments, objectives)
+    trial = Trial(
+        objectives=objectives,
+        seed=arguments.seed,
+        baseline=arguments.baseline or recorded.label,
+        over_time=bool(arguments.over_time),
+    )
+    workload = workload_of_log(arguments.log)
+    progress.announce_compilation(kernels_for(policies, description.conditions))
+    with progress.steps(len(policies), len(workload)) as begin:
+        return compare_on_fleet(
+            workload, policies, description, trial, lambda policy: begin(policy.label)
+        )

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.cli import options
+from pointsman.cli.edge_flags import add_edge, keys_of, limits_of
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
+from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ HELP = "route OpenAI-compatible requests over replicas, and log why each went wh
 
 DEFAULT_HOST = "127.0.0.1"
 MAX_PORT = 65535
+MOST_INDEX_MB = 32 << 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="for policies that draw at random (default: %(default)s)",
     )
+    parser.add_argument(
+        "--prefix-index-mb",
+        type=int,
+        default=32,
+        metavar="MB",
+        help="memory for which replica was sent which prefix (default: %(default)s)",
+    )
+    add_edge(parser)
     add_resilience(parser)
     parser.add_argument(
         "--admin",
@@ -73,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--admin-key-file",
         type=Path,
         metavar="FILE",
-        help="holds the key that the admin API wants as Authorization: Bearer KEY",
+        help="keys, one a line, of which the admin API wants one",
     )
 
 
@@ -82,8 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.router.service import is_loopback, run
 
     settings = _settings(arguments)
-    if not is_loopback(settings.host):
-        _complain(f"{settings.host} can be reached from other machines, and requests need no key")
+    if not is_loopback(settings.host) and settings.api_keys is None:
+        _complain(
+            f"{settings.host} can be reached from other machines, and requests need no key"
+            " (see --api-keys)"
+        )
 
     def announce(url: str) -> None:
         policy = settings.rules.policy.label
@@ -99,37 +113,41 @@ def _complain(message: str) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> RouterSettings:
-    from pointsman.costs.files import read_costs
-    from pointsman.costs.stages import StageCosts
     from pointsman.dispatch.dispatcher import Rules
+    from pointsman.dispatch.facts import ReplicaFacts, read_facts
     from pointsman.dispatch.policy_file import policy_sha256
     from pointsman.router.service import RouterSettings
     from pointsman.router.upstream import replica_address
 
     if arguments.seed < 0:
         raise wrong_value("serve", "--seed", arguments.seed, "an integer >= 0")
+    check_integer("serve", "--prefix-index-mb", arguments.prefix_index_mb, 1, most=MOST_INDEX_MB)
     replicas = [replica_address(url) for url in arguments.replicas]
     for place, address in enumerate(replicas):
         if address in replicas[:place]:
             raise InputError(f"--replica {address.url}: is given twice")
     host, port = _host_and_port("--listen", arguments.listen)
     policy = options.policy_of(arguments.policy, arguments.slack_ms)
-    costs = StageCosts() if arguments.costs is None else read_costs(arguments.costs)
+    facts = ReplicaFacts() if arguments.costs is None else read_facts(arguments.costs)
     return RouterSettings(
         replicas=replicas,
-        rules=Rules(policy, costs, arguments.seed),
+        rules=Rules(policy, arguments.seed),
+        facts=facts,
         policy_name=_without_parameters(arguments.policy),
         host=host,
         port=port,
         log_path=arguments.decision_log,
         policy_sha256=policy_sha256(arguments.policy),
+        limits=limits_of(arguments),
+        api_keys=keys_of(arguments),
+        prefix_index_bytes=arguments.prefix_index_mb << 20,
         resilience=resilience_of(arguments),
         admin=_admin_of(arguments),
     )
 
 
 def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
-    from pointsman.router.admin import read_key
+    from pointsman.router.api_keys import ApiKeys
     from pointsman.router.service import AdminSettings
 
     file = arguments.admin_key_file
@@ -138,7 +156,7 @@ def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
             raise InputError(f"--admin-key-file {file}: is for --admin, which is not given")
         return None
     host, port = _host_and_port("--admin", arguments.admin)
-    return AdminSettings(host, port, None if file is None else read_key(file))
+    return AdminSettings(host, port, None if file is None else ApiKeys(file))
 
 
 def _host_and_port(flag: str, text: str) -> tuple[str, int]:

@@ -1,43 +1,51 @@
 """One request from question to answer: what is known, what the policy says, what is remembered.
 
-Question  ->  Situation  ->  decide  ->  reservation, session home, prefix holder, log line
+Question  ->  Situation  ->  decide  ->  ledger, session home, prefix holder, log line
                                             |
-Ticket.end(...)  <-  the request's end, exactly once
+Ticket.first_token(...), then Ticket.end(...)  <-  what came back; the end exactly once
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from pointsman.core.checks import check_seed
-from pointsman.core.errors import wrong_value
-from pointsman.costs.stages import StageCosts, stages_of
 from pointsman.dispatch.draws import draw
-from pointsman.dispatch.ledger import NOWHERE, Ledger, Reservation
+from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.homes import NOWHERE, Homes
+from pointsman.dispatch.ledger import Asked, Ids, Ledger
 from pointsman.dispatch.prefix_index import EMPTY_CHAIN, Chain, PrefixIndex
 from pointsman.dispatch.record import (
+    ALL_CANDIDATES,
     CANCELLED,
+    FULL_VIEW_EVERY,
     NO_USAGE,
     Choice,
+    Event,
+    FirstToken,
     Joined,
     Outcome,
+    Reading,
     Usage,
     hexadecimal,
-    signal_rows,
+    hits_of,
+    rows_of,
 )
-from pointsman.dispatch.view import UNKNOWN, Situation, decide, view_of, wait_ms
-from pointsman.policies.policy import CACHED_TOKENS, FULL_WORK_MS, WORK_MS, Policy, View
-from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS, Floats
+from pointsman.dispatch.view import UNKNOWN, Decision, Situation, decide, shown_rows, wait_ms
+from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, RANDOM, ROWS, WORK_MS, Policy, View
 
 
 class DecisionSink(Protocol):
     """Where choices and outcomes are kept."""
 
-    def write(self, line: Joined | Choice | Outcome) -> None:
+    def write(self, line: Event) -> None:
         """Take one line."""
 
 
@@ -46,6 +54,7 @@ class Question:
     """What is asked about one request; tokens are estimates.
 
     ``unread_tokens`` prices a prompt that was not read, whose ``prompt_tokens`` are UNKNOWN.
+    ``streams``: the answer shows when its first token comes.
     ``attempt`` counts the choices for the same request.
     """
 
@@ -56,6 +65,21 @@ class Question:
     chain: Chain = EMPTY_CHAIN
     session: str | None = None
     unread_tokens: int = 0
+    streams: bool = False
+
+    @property
+    def priced_tokens(self) -> int:
+        """Tokens of the prompt, as it is priced."""
+        is_unread = self.prompt_tokens == UNKNOWN
+        return self.unread_tokens if is_unread else self.prompt_tokens
+
+    @property
+    def key(self) -> int:
+        """The same for requests of one session, else of one first block; 0 for neither."""
+        if self.session is not None:
+            return hash_of(self.session)
+        return self.chain.hashes[0] >> 1 if self.chain.hashes else 0
+
     attempt: int = 1
 
 
@@ -65,7 +89,6 @@ class Ending:
 
     status: str = CANCELLED
     http_status: int | None = None
-    first_token_ms: float | None = None
     usage: Usage = NO_USAGE
     response_bytes: int = 0
     error: str | None = None
@@ -73,38 +96,52 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How choices are made: by which policy, with which price of work, with which draws.
+    """How choices are made: by which policy, with which draws.
 
-    Raises InputError for a seed outside 0..2**63-1, and for costs that price the largest request
-    beyond 1e15 ms.
+    Raises InputError for a seed outside 0..2**63-1.
     """
 
     policy: Policy
-    costs: StageCosts = field(default_factory=StageCosts)
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_seed("draws", self.seed)
-        dearest_ms = float(stages_of(MAX_TOKENS, MAX_TOKENS, self.costs).total_ms)
-        if not dearest_ms <= MAX_TIME_MS:
-            what = f"the work of {MAX_TOKENS} prompt and {MAX_TOKENS} output tokens"
-            raise wrong_value("costs", what, dearest_ms, f"at most {MAX_TIME_MS:g} ms")
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A choice before anything is changed by it. ``work_ms``: what the request is to cost."""
+class Chosen(msgspec.Struct, frozen=True, gc=False):
+    """A choice before anything is changed by it."""
 
     question: Question
     situation: Situation
-    replica: int
+    decision: Decision
     reason: str
-    expected_wait_ms: float
-    work_ms: float
+
+    @property
+    def replica(self) -> int:
+        """Where the request goes."""
+        return self.situation.candidates[self.decision.candidate]
+
+    @property
+    def expected_wait_ms(self) -> float:
+        """How long it is expected to wait there."""
+        return wait_ms(self.situation, self.decision.candidate)
+
+    @property
+    def work_ms(self) -> float:
+        """What its prefill is expected to take there."""
+        return float(self.situation.view[WORK_MS, self.decision.candidate])
+
+    @property
+    def uncached_tokens(self) -> int:
+        """Tokens of the prompt, as it is priced, that are not held there."""
+        hit = float(self.situation.view[CACHED_TOKENS, self.decision.candidate])
+        return self.question.priced_tokens - int(hit)
 
     def line(self) -> Choice:
         """The line of the log."""
         question, situation = self.question, self.situation
+        candidates = list(situation.candidates)
+        columns = self._columns_seen()
         return Choice(
             sequence=situation.sequence,
             time_ms=situation.now_ms,
@@ -116,8 +153,13 @@ class Chosen:
             session=question.session,
             home=None if situation.home == NOWHERE else situation.home,
             random=situation.random,
-            candidates=list(situation.candidates),
-            view=signal_rows(situation),
+            key=situation.key,
+            priced_tokens=question.priced_tokens,
+            shows_first_token=question.streams,
+            candidates=candidates,
+            seen=[candidates[column] for column in columns],
+            hits=hits_of(situation.view, candidates),
+            view=rows_of(situation.view, columns),
             replica=self.replica,
             reason=self.reason,
             expected_wait_ms=self.expected_wait_ms,
@@ -125,23 +167,43 @@ class Chosen:
             attempt=question.attempt,
         )
 
+    def _columns_seen(self) -> list[int]:
+        """All candidates where they are few; else the one chosen, the one with the shortest wait
+        and the one that holds most."""
+        view = self.situation.view
+        count = view.shape[1]
+        if count <= ALL_CANDIDATES or self.situation.sequence % FULL_VIEW_EVERY == 0:
+            return list(range(count))
+        contenders = {int(view[FREE_AT_MS].argmin()), int(view[CACHED_TOKENS].argmax())}
+        return sorted({self.decision.candidate, *contenders})
+
 
 class Dispatcher:
     """Answers questions one after the other, each with the ones before it accounted for.
 
-    ``clock_ms`` is milliseconds since the start of the log and never goes back.
+    ``facts``: what is known of each replica; there may be ``room`` in all. ``clock_ms`` is
+    milliseconds since the start of the log and never goes back.
     """
 
     def __init__(
-        self, rules: Rules, replicas: int, clock_ms: Callable[[], float], log: DecisionSink | None
+        self,
+        rules: Rules,
+        facts: Sequence[ReplicaFacts],
+        clock_ms: Callable[[], float],
+        log: DecisionSink | None = None,
+        room: int | None = None,
     ) -> None:
         self.rules = rules
         self.clock_ms = clock_ms
         self.log = log
-        self.ledger = Ledger(replicas)
-        self.prefixes = PrefixIndex(replicas)
-        self._everyone = list(range(replicas))
-        self._cached: Floats = np.zeros(replicas, dtype=np.float64)
+        self.ledger = Ledger(facts, room)
+        self.homes = Homes()
+        self.prefixes = PrefixIndex(self.ledger.room)
+        self._shown_rows = shown_rows(rules.policy)
+        # Whether what the policy does not read is wanted all the same, by the log.
+        self._keeps_all = log is not None or bool(rules.policy.reads & {RANDOM, "key"})
+        self._everyone = np.zeros(0, dtype=np.int32)
+        self._views: dict[int, tuple[View, View]] = {}
         self._routed = 0
 
     def choose(self, question: Question, candidates: Sequence[int] | None = None) -> Ticket:
@@ -150,104 +212,143 @@ class Dispatcher:
         Raises InputError where the policy is broken. There must be a candidate: whoever has none
         asks nobody.
         """
-        among = self._everyone if candidates is None else candidates
+        among = range(self.ledger.count) if candidates is None else candidates
         assert among, "nothing to choose from"
-        chosen = self._chosen(question, self._situation(question, among))
+        policy = self.rules.policy
+        situation = self._situation(question, among)
+        decision = decide(policy, situation, self.ledger.known)
+        chosen = Chosen(question, situation, decision, policy.reasons[decision.reason])
         if self.log is not None:
             self.log.write(chosen.line())
         # What can fail has been done; else the log would lack a sequence, or have one twice.
         self._routed += 1
-        self.ledger.settle(question.session, chosen.replica)
+        self.homes.settle(question.session, chosen.replica)
         self.prefixes.hold(question.chain, chosen.replica)
-        return Ticket(self, chosen, self.ledger.reserve(chosen.replica, chosen.work_ms))
+        tokens = (question.priced_tokens, chosen.uncached_tokens)
+        slot = self.ledger.send(chosen.replica, tokens, situation.now_ms, question.streams)
+        return Ticket(self, chosen, slot)
 
-    def _chosen(self, question: Question, situation: Situation) -> Chosen:
-        policy = self.rules.policy
-        decision = decide(policy, situation)
-        cached_tokens = float(situation.view[CACHED_TOKENS, decision.candidate])
-        return Chosen(
-            question=question,
-            situation=situation,
-            replica=situation.candidates[decision.candidate],
-            reason=policy.reasons[decision.reason],
-            expected_wait_ms=wait_ms(situation, decision.candidate),
-            work_ms=self._work_ms(question, cached_tokens),
-        )
+    def join(self, url: str, facts: ReplicaFacts) -> int:
+        """One more replica, within the room that there is; its number."""
+        number = self.ledger.add(facts)
+        if self.log is not None:
+            self.log.write(Joined(self.clock_ms(), number, url, facts))
+        return number
+
+    def read(self, replica: int, gauges: tuple[float, float, float]) -> None:
+        """An engine told its gauges: waiting and running requests, KV use; NaN for unknown."""
+        now_ms = self.clock_ms()
+        self.ledger.read(replica, gauges, now_ms)
+        if self.log is not None:
+            told = (None if math.isnan(value) else value for value in gauges)
+            self.log.write(Reading(replica, now_ms, *told))
 
     def _situation(self, question: Question, candidates: Sequence[int]) -> Situation:
         now_ms = self.clock_ms()
-        self.prefixes.fill(question.chain, self._cached)
-        view = view_of(self.ledger, self._cached, candidates, now_ms)
-        if "work" in self.rules.policy.reads:
-            self._price_prompt(question, view)
+        views = self._views_of(len(candidates))
+        sizes = (question.priced_tokens, self._shown_rows)
+        asked = Asked(now_ms, sizes, self._ids_of(candidates), views)
+        self.prefixes.fill(question.chain, self.ledger.cached)
+        self.ledger.fill(asked)
         return Situation(
             now_ms=now_ms,
             prompt_tokens=question.prompt_tokens,
             sequence=self._routed,
-            home=self.ledger.home(question.session),
-            random=draw(self.rules.seed, self._routed),
+            home=self.homes.of(question.session),
+            random=draw(self.rules.seed, self._routed) if self._keeps_all else 0.0,
+            key=question.key if self._keeps_all else 0,
             candidates=candidates,
-            view=view,
+            view=views[0],
+            shown=views[1],
         )
 
-    def _price_prompt(self, question: Question, view: View) -> None:
-        """Write what the prompt is expected to take, with and without what is cached."""
-        tokens = _priced_tokens(question)
-        uncached = np.maximum(0.0, tokens - view[CACHED_TOKENS])
-        view[WORK_MS] = stages_of(uncached, 0, self.rules.costs).total_ms
-        view[FULL_WORK_MS] = stages_of(tokens, 0, self.rules.costs).total_ms
+    def _ids_of(self, candidates: Sequence[int]) -> Ids:
+        if len(candidates) != self.ledger.count:
+            return np.array(candidates, dtype=np.int32)
+        if len(self._everyone) != len(candidates):
+            self._everyone = np.arange(len(candidates), dtype=np.int32)
+        return self._everyone
 
-    def _work_ms(self, question: Question, cached_tokens: float) -> float:
-        uncached_tokens = max(0.0, _priced_tokens(question) - cached_tokens)
-        return float(stages_of(uncached_tokens, question.output_tokens, self.rules.costs).total_ms)
-
-
-def _priced_tokens(question: Question) -> int:
-    """Tokens of the prompt, as it is priced."""
-    is_unread = question.prompt_tokens == UNKNOWN
-    return question.unread_tokens if is_unread else question.prompt_tokens
+    def _views_of(self, count: int) -> tuple[View, View]:
+        """Two views of so many candidates; they serve one choice after the other."""
+        views = self._views.get(count)
+        if views is None:
+            views = self._views[count] = (np.empty((ROWS, count)), np.empty((ROWS, count)))
+        return views
 
 
 class Ticket:
     """One request's choice. Whoever holds it calls ``end``, whatever happens; once counts."""
 
-    __slots__ = ("_chosen", "_dispatcher", "_reservation")
+    __slots__ = (
+        "_dispatcher",
+        "_first_token_ms",
+        "_is_open",
+        "_request_id",
+        "_sent_ms",
+        "_sequence",
+        "_slot",
+        "_work_ms",
+        "expected_wait_ms",
+        "reason",
+        "replica",
+    )
 
-    def __init__(self, dispatcher: Dispatcher, chosen: Chosen, reservation: Reservation) -> None:
+    def __init__(self, dispatcher: Dispatcher, chosen: Chosen, slot: int) -> None:
+        self.replica = chosen.replica
+        self.reason = chosen.reason
+        self.expected_wait_ms = chosen.expected_wait_ms
         self._dispatcher = dispatcher
-        self._chosen = chosen
-        self._reservation = reservation
+        self._request_id = chosen.question.request_id
+        self._sequence = chosen.situation.sequence
+        self._sent_ms = chosen.situation.now_ms
+        self._work_ms = chosen.work_ms
+        self._slot = slot
+        self._first_token_ms: float | None = None
+        self._is_open = True
 
-    @property
-    def replica(self) -> int:
-        """Where the request goes."""
-        return self._chosen.replica
-
-    @property
-    def reason(self) -> str:
-        """Why, in the policy's words."""
-        return self._chosen.reason
-
-    @property
-    def expected_wait_ms(self) -> float:
-        """How long it is expected to wait there."""
-        return self._chosen.expected_wait_ms
+    def first_token(self) -> None:
+        """The first token of its stream came; calls after the first, or the end, do nothing."""
+        if self._first_token_ms is not None or not self._is_open:
+            return
+        dispatcher = self._dispatcher
+        self._first_token_ms = dispatcher.clock_ms()
+        dispatcher.ledger.first_token(self._slot, self._first_token_ms)
+        if dispatcher.log is not None:
+            dispatcher.log.write(FirstToken(self._sequence, self._first_token_ms))
 
     def end(self, ending: Ending) -> None:
         """Free the place and write the outcome; calls after the first do nothing."""
-        log = self._dispatcher.log
-        if not self._reservation.free() or log is None:
+        if not self._is_open:
             return
-        log.write(
-            Outcome(
-                sequence=self._chosen.situation.sequence,
-                request_id=self._chosen.question.request_id,
-                status=ending.status,
-                http_status=ending.http_status,
-                first_token_ms=ending.first_token_ms,
-                finish_ms=self._dispatcher.clock_ms(),
-                usage=ending.usage,
-                response_bytes=ending.response_bytes,
-                error=ending.error,
-            )
+        self._is_open = False
+        dispatcher = self._dispatcher
+        finish_ms = dispatcher.clock_ms()
+        dispatcher.ledger.end(self._slot, ending.usage.output_tokens, finish_ms)
+        if dispatcher.log is not None:
+            dispatcher.log.write(self._outcome(ending, finish_ms))
+
+    def _outcome(self, ending: Ending, finish_ms: float) -> Outcome:
+        first_ms = self._first_token_ms
+        realised_ms = None
+        if first_ms is not None:
+            realised_ms = max(0.0, first_ms - self._sent_ms - self._work_ms)
+        return Outcome(
+            sequence=self._sequence,
+            request_id=self._request_id,
+            status=ending.status,
+            http_status=ending.http_status,
+            first_token_ms=first_ms,
+            finish_ms=finish_ms,
+            realised_wait_ms=realised_ms,
+            usage=ending.usage,
+            response_bytes=ending.response_bytes,
+            error=ending.error,
         )
+
+
+def hash_of(name: str) -> int:
+    """63 bits of a name."""
+    return (
+        int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 1
+    )

@@ -1,86 +1,142 @@
-"""The router's own account of its replicas: what is in flight there, and whose home they are.
+"""The router's own account of its replicas: what it sent there, and what came back.
 
-Counters change only with requests: a reservation is taken at the instant of the choice and freed
-once, however the request ends. Nothing is learned from the replicas themselves.
+It changes only with requests and with what engines say; each is counted at the instant at which it
+happens. The router calls these functions as things happen, the replay as a log tells of them: the
+same calls in the same order come to the same state, bit for bit.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.live import Live, grown, idle_live
+from pointsman.dispatch.live_kernels import (
+    ended,
+    fill_view,
+    first_token,
+    read_gauges,
+    sent,
+)
+from pointsman.policies.in_flight import InFlight
+from pointsman.policies.policy import View
 from pointsman.workload.workload import Floats
 
-NOWHERE = -1
+Ids = NDArray[np.int32]
 
-MAX_SESSIONS = 1 << 16
+FIRST_SLOTS = 256
+
+
+class Asked(NamedTuple):
+    """One request as the view is filled for it.
+
+    ``sizes``: tokens of its prompt, as it is priced, and a bit for each row that the policy is
+    shown. ``views``: where all that is known is written, and what the policy is shown of it.
+    """
+
+    now_ms: float
+    sizes: tuple[int, int]
+    candidates: Ids
+    views: tuple[View, View]
 
 
 class Ledger:
-    """Requests in flight, their expected work in ms, and the home of each session.
+    """Requests in flight by replica; a request is known by the slot that it got when it was sent.
 
-    ``max_sessions`` bounds the memory of homes: the session that was quiet longest is forgotten.
+    ``room``: how many replicas there may be in all; those beyond ``facts`` are added later.
     """
 
-    def __init__(self, replicas: int, max_sessions: int = MAX_SESSIONS) -> None:
-        self.requests: Floats = np.zeros(replicas, dtype=np.float64)
-        self.outstanding_ms: Floats = np.zeros(replicas, dtype=np.float64)
-        self.max_sessions = max_sessions
-        self._homes: OrderedDict[str, int] = OrderedDict()
+    def __init__(self, facts: Sequence[ReplicaFacts], room: int | None = None) -> None:
+        self.live: Live = idle_live(room or len(facts), FIRST_SLOTS)
+        self.count = 0
+        # Looked up once: each is called for every request.
+        self._fill, self._sent = fill_view.dispatcher, sent.dispatcher
+        self._first_token, self._ended = first_token.dispatcher, ended.dispatcher
+        self._free = list(range(FIRST_SLOTS - 1, -1, -1))
+        for each in facts:
+            self.add(each)
 
-    def reserve(self, replica: int, work_ms: float) -> Reservation:
-        """Count a request of that expected work on the replica until the reservation is freed."""
-        self.requests[replica] += 1.0
-        self.outstanding_ms[replica] += work_ms
-        return Reservation(self, replica, work_ms)
+    @property
+    def room(self) -> int:
+        """How many replicas there may be in all."""
+        return len(self.live.replicas)
 
-    def home(self, session: str | None) -> int:
-        """The replica that the session's last request was sent to, or NOWHERE."""
-        return NOWHERE if session is None else self._homes.get(session, NOWHERE)
-
-    def settle(self, session: str | None, replica: int) -> None:
-        """Make the replica the session's home."""
-        if session is None:
-            return
-        self._homes[session] = replica
-        self._homes.move_to_end(session)
-        if len(self._homes) > self.max_sessions:
-            self._homes.popitem(last=False)
+    @property
+    def known(self) -> InFlight:
+        """What a policy that reads ``in_flight`` gets."""
+        return self.live.in_flight
 
     @property
     def in_flight(self) -> int:
         """Requests in flight on all replicas."""
-        return int(self.requests.sum())
+        return len(self.live.slots) - len(self._free)
+
+    @property
+    def requests(self) -> Floats:
+        """Requests in flight by replica."""
+        return self.live.in_flight.accounts["requests"][: self.count]
+
+    def add(self, facts: ReplicaFacts) -> int:
+        """One more replica, nothing in flight there; its number."""
+        assert self.count < self.live.replicas.shape[0], "no room for a further replica"
+        record = self.live.replicas[self.count]
+        for name, value in msgspec.structs.asdict(facts.costs).items():
+            record[name] = value
+        record["max_num_seqs"], record["kv_tokens"] = facts.max_num_seqs, facts.kv_tokens
+        self.count += 1
+        return self.count - 1
+
+    @property
+    def cached(self) -> Floats:
+        """By replica: tokens of the prompt being routed that it holds; to be filled before the
+        view is."""
+        return self.live.cached
+
+    def fill(self, asked: Asked) -> None:
+        """Write the view."""
+        self._fill(self.live, asked.sizes, asked.candidates, asked.now_ms, asked.views)
+
+    def send(
+        self, replica: int, tokens: tuple[int, int], now_ms: float, shows_first_token: bool
+    ) -> int:
+        """A request goes there; ``tokens`` of its prompt, and the uncached ones. Its slot."""
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        self._sent(self.live, (slot, replica, *tokens), now_ms, shows_first_token)
+        return slot
+
+    def first_token(self, slot: int, now_ms: float) -> None:
+        """Its first token came back."""
+        self._first_token(self.live, slot, now_ms)
+
+    def end(self, slot: int, output_tokens: int | None, now_ms: float) -> None:
+        """It ended, in whatever way; ``output_tokens`` where the engine counted them."""
+        self._ended(self.live, slot, -1 if output_tokens is None else output_tokens, now_ms)
+        self._free.append(slot)
+
+    def read(self, replica: int, gauges: tuple[float, float, float], now_ms: float) -> None:
+        """Its engine said how many wait and run there, and its KV use; NaN: not known."""
+        read_gauges(self.live, replica, gauges, now_ms)
 
     def check_invariants(self) -> None:
-        """Nothing is negative, and a replica without requests owes no work."""
-        assert (self.requests >= 0).all()
-        assert (self.outstanding_ms >= 0).all()
-        assert (self.outstanding_ms[self.requests == 0] == 0).all()
-        assert len(self._homes) <= self.max_sessions
+        """Nobody is counted twice, or below zero."""
+        accounts = self.live.in_flight.accounts
+        used = self.live.slots.shape[0] - len(self._free)
+        assert accounts["requests"].sum() == used, "requests in flight and slots in use differ"
+        assert (accounts["requests"] >= accounts["decoding"]).all()
+        assert (accounts["decoding"] == accounts["counts"]).all()
+        assert (accounts["decoding"] >= 0).all()
+        idle = accounts["requests"] == 0
+        for name in ("context_tokens", "decoding_tokens", "pending_ms", "pending_tokens"):
+            assert (accounts[name][idle] == 0).all(), name
 
-    def _free(self, replica: int, work_ms: float) -> None:
-        self.requests[replica] -= 1.0
-        # Sums of doubles leave crumbs; an idle replica owes exactly nothing.
-        left_ms = self.outstanding_ms[replica] - work_ms
-        self.outstanding_ms[replica] = max(0.0, left_ms) if self.requests[replica] else 0.0
-
-
-class Reservation:
-    """One request's place in the ledger."""
-
-    __slots__ = ("_ledger", "replica", "work_ms")
-
-    def __init__(self, ledger: Ledger, replica: int, work_ms: float) -> None:
-        self._ledger: Ledger | None = ledger
-        self.replica = replica
-        self.work_ms = work_ms
-
-    def free(self) -> bool:
-        """Give the place back; whether this was the first call. Further calls do nothing."""
-        ledger, self._ledger = self._ledger, None
-        if ledger is None:
-            return False
-        ledger._free(self.replica, self.work_ms)
-        return True
+    def _grow(self) -> None:
+        count = self.live.slots.shape[0]
+        self.live = grown(self.live, 2 * count)
+        self._free = list(range(2 * count - 1, count - 1, -1))

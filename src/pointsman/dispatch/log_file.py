@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -15,11 +15,15 @@ from pointsman.dispatch.record import (
     STATUSES,
     VERSION,
     Choice,
+    Event,
+    FirstToken,
     Joined,
     Line,
     LogHead,
     Outcome,
+    Reading,
 )
+from pointsman.policies.policy import LOGGED_ROWS
 from pointsman.workload.workload import MAX_TOKENS
 
 BUFFER_BYTES = 1 << 18
@@ -44,7 +48,7 @@ class DecisionLog:
         self._append(head)
         self.flush()
 
-    def write(self, line: Joined | Choice | Outcome) -> None:
+    def write(self, line: Event) -> None:
         """Add a line."""
         self._append(line)
         if len(self._buffer) >= BUFFER_BYTES:
@@ -102,10 +106,16 @@ def _new_file(path: Path) -> IO[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log that was read. ``outcomes`` lacks the requests that were in flight at its end."""
+    """A log that was read: ``events`` as they happened, and the choices and outcomes of them.
+
+    ``outcomes`` lacks the requests that were in flight at its end. ``replicas``: URLs, those that
+    joined later too.
+    """
 
     path: Path
     head: LogHead
+    replicas: list[str]
+    events: list[Event] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # by sequence
     truncated_lines: int = 0  # 1 where the router was killed within its last line
@@ -133,12 +143,12 @@ def _read(path: Path, file: IO[bytes]) -> Log:
             truncated = 1
         elif log is None:
             head = _checked_head(where, line)
-            log = Log(path, head)
+            log = Log(path, head, list(head.replicas))
         else:
             _add(log, line, where)
     if log is None or head is None:
         raise InputError(f"{path} line 1: is missing; expected a line with event log")
-    return Log(path, head, log.choices, log.outcomes, truncated)
+    return replace(log, truncated_lines=truncated)
 
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[str, Line | None]]:
@@ -173,35 +183,65 @@ def _checked_head(where: str, line: Line) -> LogHead:
 
 
 def _add(log: Log, line: Line, where: str) -> None:
+    if isinstance(line, LogHead):
+        raise InputError(f"{where}: is a second head; expected what happened next")
     if isinstance(line, Choice):
         _check_choice(log, line, where)
         log.choices.append(line)
     elif isinstance(line, Outcome):
         _check_outcome(log, line, where)
         log.outcomes[line.sequence] = line
+    elif isinstance(line, FirstToken):
+        _check_sequence(log, line.sequence, where)
     elif isinstance(line, Joined):
-        expected = len(log.head.replicas)
-        if line.replica != expected:
-            raise wrong_value(where, "replica", line.replica, f"{expected}, the next one")
-        log.head.replicas.append(line.url)
+        _check_joined(log, line, where)
+        log.replicas.append(line.url)
     else:
-        raise InputError(f"{where}: is a second head; expected a choice or an outcome")
+        _check_reading(log, line, where)
+    log.events.append(line)
 
 
 def _check_choice(log: Log, choice: Choice, where: str) -> None:
     expected = len(log.choices)
     if choice.sequence != expected:
         raise wrong_value(where, "sequence", choice.sequence, f"{expected}, one a choice")
-    replicas = len(log.head.replicas)
+    replicas = len(log.replicas)
     if not choice.candidates or not all(0 <= k < replicas for k in choice.candidates):
         wanted = f"replicas in 0..{replicas - 1}, at least one"
         raise wrong_value(where, "candidates", choice.candidates, wanted)
     if choice.replica not in choice.candidates:
         raise wrong_value(where, "replica", choice.replica, "one of the candidates")
-    for signal, row in choice.view.items():
-        if len(row) != len(choice.candidates):
-            wanted = f"{len(choice.candidates)} entries, one a candidate"
+    _check_view(choice, where)
+
+
+def _check_view(choice: Choice, where: str) -> None:
+    if not set(choice.seen) <= set(choice.candidates):
+        raise wrong_value(where, "seen", choice.seen, "some of the candidates")
+    if not set(choice.hits) <= set(choice.candidates):
+        raise wrong_value(where, "hits", choice.hits, "some of the candidates")
+    for signal in LOGGED_ROWS:
+        row = choice.view.get(signal)
+        if row is None or len(row) != len(choice.seen):
+            wanted = f"{len(choice.seen)} entries, one for each that was seen"
             raise wrong_value(where, f"view.{signal}", row, wanted)
+
+
+def _check_sequence(log: Log, sequence: int, where: str) -> None:
+    if not 0 <= sequence < len(log.choices):
+        raise wrong_value(where, "sequence", sequence, "that of a choice above")
+    if sequence in log.outcomes:
+        raise wrong_value(where, "sequence", sequence, "that of a request in flight")
+
+
+def _check_joined(log: Log, joined: Joined, where: str) -> None:
+    if joined.replica != len(log.replicas):
+        raise wrong_value(where, "replica", joined.replica, f"{len(log.replicas)}, the next one")
+
+
+def _check_reading(log: Log, reading: Reading, where: str) -> None:
+    if not 0 <= reading.replica < len(log.replicas):
+        wanted = f"a replica in 0..{len(log.replicas) - 1}"
+        raise wrong_value(where, "replica", reading.replica, wanted)
 
 
 def _check_outcome(log: Log, outcome: Outcome, where: str) -> None:

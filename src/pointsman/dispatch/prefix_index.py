@@ -6,20 +6,31 @@ simulator. What an engine has evicted since is not known here, so this is optimi
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import types
+from numpy.typing import NDArray
 
-from pointsman.core.compiled import kernel
-from pointsman.dispatch.holders import REPLICAS_A_WORD, empty_holders, fill_cached_tokens
-from pointsman.workload.workload import Floats, Ints
+from pointsman.core.checks import check_integer
+from pointsman.dispatch.holders import REPLICAS_A_WORD, words_for
+from pointsman.dispatch.prefix_table import (
+    MAX_BLOCKS,
+    Table,
+    bytes_a_block,
+    empty_table,
+    fill,
+    hold,
+    move,
+)
+from pointsman.workload.workload import Floats
 
-# About 30 MB of table and hashes at 64 replicas or fewer.
-MAX_BLOCKS = 1 << 17
+# 1,048,576 blocks on 64 replicas or fewer; at 64 tokens a block as many tokens as 64 GPUs hold that
+# have room for a million each.
+DEFAULT_INDEX_BYTES = 32 << 20
+LEAST_INDEX_BYTES = 64
+MOST_INDEX_BYTES = 32 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,90 +43,79 @@ class Chain:
 
 EMPTY_CHAIN = Chain()
 
-_UNKNOWN = -1
-
-_BITS = types.Array(types.uint64, 2, "C")
-_IDS = types.Array(types.int32, 1, "C")
-_ROW = types.Array(types.float64, 1, "C")
-
-
-@kernel(types.int64(_BITS, _IDS, types.int64, _ROW))
-def _fill(holders: Any, blocks: Any, block_tokens: int, row: Any) -> int:
-    count = blocks.shape[0]
-    fill_cached_tokens(holders, blocks, 0, count, (block_tokens, count * block_tokens), row)
-    return int(count)
-
-
-@kernel(types.int64(_BITS, _IDS, types.int64))
-def _hold(holders: Any, blocks: Any, replica: int) -> int:
-    word = replica // REPLICAS_A_WORD
-    bit = np.uint64(1) << np.uint64(replica % REPLICAS_A_WORD)
-    for block in blocks:
-        holders[block, word] |= bit
-    return int(blocks.shape[0])
-
 
 class PrefixIndex:
-    """At most ``max_blocks`` different blocks; the one that was unused longest makes room."""
+    """At most ``max_bytes`` of blocks; the one that was unused longest makes room.
 
-    def __init__(self, replicas: int, max_blocks: int = MAX_BLOCKS) -> None:
-        self.max_blocks = max_blocks
-        self._holders = empty_holders(max_blocks, replicas)
-        self._ids: OrderedDict[int, int] = OrderedDict()  # the least recently used one first
-        self._free: list[int] = []
+    Raises InputError for a bound that is no number of bytes in LEAST_INDEX_BYTES..MOST_INDEX_BYTES.
+    """
+
+    def __init__(self, replicas: int, max_bytes: int = DEFAULT_INDEX_BYTES) -> None:
+        check_integer(
+            "prefix index", "max_bytes", max_bytes, LEAST_INDEX_BYTES, most=MOST_INDEX_BYTES
+        )
+        self.replicas = replicas
+        self.max_bytes = max_bytes
+        self._table = self._new_table()
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return int(self._table.used[0])
+
+    @property
+    def max_blocks(self) -> int:
+        """How many blocks the bound allows."""
+        return int(self._table.entries.shape[0]) - 1
+
+    @property
+    def size_bytes(self) -> int:
+        """What the blocks take once all of them are in use."""
+        return self.max_blocks * bytes_a_block(self.replicas)
 
     def fill(self, chain: Chain, row: Floats) -> None:
         """Write into ``row`` how many leading tokens of the chain each replica holds."""
-        _fill(self._holders, self._known(chain), chain.block_tokens, row)
+        fill(self._table, _array(chain.hashes), chain.block_tokens, row)
 
     def hold(self, chain: Chain, replica: int) -> None:
-        """Make the replica a holder of the whole chain."""
-        hashes = chain.hashes[: self.max_blocks]
-        if hashes:
-            _hold(self._holders, self._ids_of(hashes), replica)
+        """Make the replica a holder of the whole chain, as far as the index has room for it."""
+        hold(self._table, _array(chain.hashes[: self.max_blocks]), replica)
+
+    def forget(self, replica: int) -> None:
+        """The replica holds nothing any more: it was started anew, or is another one now."""
+        word, bit = divmod(replica, REPLICAS_A_WORD)
+        self._table.holders[: len(self), word] &= ~(np.uint64(1) << np.uint64(bit))
+
+    def add_replica(self) -> int:
+        """The number of a new replica, which holds nothing.
+
+        Every 64th one makes each block larger; those that were unused longest make room for that.
+        """
+        replica = self.replicas
+        self.replicas += 1
+        if words_for(self.replicas) > words_for(replica):
+            table = self._new_table()
+            move(self._table, table)
+            self._table = table
+        return replica
 
     def check_invariants(self) -> None:
-        """Ids in use and free ids are different and within the table; free ones have no holder."""
-        used = set(self._ids.values())
-        assert len(used) == len(self._ids) <= self.max_blocks
-        assert used.isdisjoint(self._free)
-        assert len(used) + len(self._free) <= self.max_blocks
+        """Every block in use is found once by its hash, and stands in the ring of uses once."""
+        entries, holders, slots, _ = self._table
+        used = entries[: len(self)]
+        assert sorted((slots[slots > 0] - 1).tolist()) == list(range(len(self)))
+        assert len(set(used["hash"].tolist())) == len(self) <= self.max_blocks
+        ring, number = [], int(entries["newer"][self.max_blocks])
+        while number != self.max_blocks:
+            ring.append(number)
+            assert int(entries["newer"][entries["older"][number]]) == number
+            number = int(entries["newer"][number])
+        assert sorted(ring) == list(range(len(self)))
+        assert not holders[len(self) :].any()
+        assert self.size_bytes <= self.max_bytes
 
-    def _known(self, chain: Chain) -> Ints:
-        """The ids of the leading blocks that are in the table."""
-        ids = [self._ids.get(block, _UNKNOWN) for block in chain.hashes]
-        known = ids.index(_UNKNOWN) if _UNKNOWN in ids else len(ids)
-        return np.array(ids[:known], dtype=np.int32)
+    def _new_table(self) -> Table:
+        blocks = min(self.max_bytes // bytes_a_block(self.replicas), MAX_BLOCKS)
+        return empty_table(max(1, blocks), self.replicas)
 
-    def _ids_of(self, hashes: Sequence[int]) -> Ints:
-        """The ids of the chain, new ones made where needed, all now the most recently used.
 
-        From the last block to the first, so that a chain is forgotten from its end: a block
-        without the ones before it is of no use.
-        """
-        self._make_room(hashes)
-        ids = self._ids
-        found = []
-        for block in reversed(hashes):
-            number = ids.get(block)
-            if number is None:
-                number = ids[block] = self._free.pop() if self._free else len(ids)
-            else:
-                ids.move_to_end(block)
-            found.append(number)
-        return np.array(found[::-1], dtype=np.int32)
-
-    def _make_room(self, hashes: Sequence[int]) -> None:
-        ids = self._ids
-        if len(ids) + len(hashes) <= self.max_blocks:
-            return
-        held = [block for block in hashes if block in ids]
-        for block in held:
-            ids.move_to_end(block)  # not the chain's own blocks
-        while len(ids) + len(hashes) - len(held) > self.max_blocks:
-            _, number = ids.popitem(last=False)
-            self._holders[number] = 0
-            self._free.append(number)
+def _array(hashes: Sequence[int]) -> NDArray[Any]:
+    return np.array(hashes, dtype=np.uint64)

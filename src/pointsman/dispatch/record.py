@@ -1,9 +1,10 @@
 """The decision log: what stands in each of its lines.
 
-JSON Lines. The first line is a LogHead; then a Choice where a request was sent to a replica, an
-Outcome where it ended, and Joined where a replica was added, in the order in which these things
-happened. Times are milliseconds of
-the writer's clock since ``started_at``. There is no text of a prompt or an answer in it.
+JSON Lines. The first line is a LogHead; then a Choice where a request was sent to a replica, a
+FirstToken where its stream began, an Outcome where it ended, a Reading where an engine told its
+gauges, and Joined where a replica was added, in the order in which these things happened: together
+they are all that the router's accounts depend on. Times are milliseconds of the writer's clock
+since ``started_at``. There is no text of a prompt or an answer in it.
 """
 
 from __future__ import annotations
@@ -14,15 +15,20 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from pointsman.costs.stages import StageCosts
-from pointsman.dispatch.ledger import NOWHERE
+from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.homes import NOWHERE
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.view import UNKNOWN, Situation
-from pointsman.policies.policy import LOGGED_ROWS, ROWS, WORK_MS
+from pointsman.policies.policy import CACHED_TOKENS, CANDIDATE, LOGGED_ROWS, View
 from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS
 
 SCHEMA = "pointsman.decision-log"
-VERSION = 1
+VERSION = 2
+
+# Up to so many candidates every line has the view of all; beyond, that of those that mattered,
+# and of all every so many choices.
+ALL_CANDIDATES = 16
+FULL_VIEW_EVERY = 64
 
 OK = "ok"
 ERROR = "error"
@@ -36,6 +42,7 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 TimeMs = Annotated[float, msgspec.Meta(ge=0, le=MAX_TIME_MS)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 HttpStatus = Annotated[int, msgspec.Meta(ge=100, le=999)]
+Key = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -55,18 +62,8 @@ class LogHead(
     replicas: list[str]  # a number in a choice is an index into these
     seed: int
     block_tokens: int  # tokens a block hash stands for, as estimated
-    costs: StageCosts  # what expected work was priced with
+    facts: list[ReplicaFacts]  # what was known of each replica beforehand
     policy_sha256: str | None = None  # of FILE.py as it was loaded; None for a policy of ours
-
-
-class Joined(
-    msgspec.Struct, tag_field="event", tag="joined", frozen=True, forbid_unknown_fields=True
-):
-    """A replica that was added after the start; its number is the next one."""
-
-    time_ms: TimeMs
-    replica: int
-    url: str
 
 
 class Choice(
@@ -84,29 +81,81 @@ class Choice(
     session: str | None  # a keyed hash of its name; the key is not kept
     home: int | None  # the replica of the session's last request
     random: Fraction
+    key: Key  # of the session, else of the first block; 0 for neither
+    priced_tokens: Tokens  # what the prompt was priced as
+    shows_first_token: bool  # a stream; else its first token is taken to come when expected
     candidates: list[int]
-    view: dict[str, list[float | None]]  # a row a signal, an entry a candidate
+    seen: list[int]  # the candidates that the view is of
+    hits: dict[int, float]  # leading tokens of the prompt that a candidate holds, where it does
+    view: dict[str, list[float | None]]  # a row a signal, an entry one of `seen`
     replica: int
     reason: str
     expected_wait_ms: float
-    expected_work_ms: float
+    expected_work_ms: float  # of its prefill
     attempt: int = 1  # of the same request: 2 where one choice for it has failed
 
     @property
-    def situation(self) -> Situation:
-        """What the choice was made from, bit for bit."""
-        absent = [None] * len(self.candidates)
-        rows = [self.view.get(name, absent) for name in LOGGED_ROWS]
-        rows += [absent] * (ROWS - len(LOGGED_ROWS))
+    def has_whole_view(self) -> bool:
+        """Whether the view is of all candidates."""
+        return len(self.seen) == len(self.candidates)
+
+    @property
+    def logged_view(self) -> View:
+        """The view of the candidates seen; None becomes NaN."""
+        rows = [self.view[name] for name in LOGGED_ROWS]
+        return np.array([*rows, self.seen], dtype=np.float64)
+
+    def situation(self, view: View) -> Situation:
+        """What the choice was made from, bit for bit; ``view`` is that of all candidates."""
         return Situation(
             now_ms=self.time_ms,
             prompt_tokens=UNKNOWN if self.prompt_tokens is None else self.prompt_tokens,
             sequence=self.sequence,
             home=NOWHERE if self.home is None else self.home,
             random=self.random,
+            key=self.key,
             candidates=self.candidates,
-            view=np.array(rows, dtype=np.float64),  # None becomes NaN
+            view=view,
         )
+
+
+class FirstToken(
+    msgspec.Struct, tag_field="event", tag="first_token", frozen=True, forbid_unknown_fields=True
+):
+    """The first token of a stream came back."""
+
+    sequence: int
+    time_ms: TimeMs
+
+
+class Reading(
+    msgspec.Struct, tag_field="event", tag="reading", frozen=True, forbid_unknown_fields=True
+):
+    """What an engine told of itself; None where it did not."""
+
+    replica: int
+    time_ms: TimeMs
+    waiting: float | None
+    running: float | None
+    kv_use: float | None
+
+    @property
+    def gauges(self) -> tuple[float, float, float]:
+        """The three, NaN for None."""
+        told = (self.waiting, self.running, self.kv_use)
+        waiting, running, kv_use = (float("nan") if value is None else value for value in told)
+        return waiting, running, kv_use
+
+
+class Joined(
+    msgspec.Struct, tag_field="event", tag="joined", frozen=True, forbid_unknown_fields=True
+):
+    """A replica was added after the start; its number is the next one."""
+
+    time_ms: TimeMs
+    replica: int
+    url: str
+    facts: ReplicaFacts
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -131,19 +180,26 @@ class Outcome(
     http_status: HttpStatus | None  # None where no answer was begun
     first_token_ms: TimeMs | None  # of a stream; when, not how long
     finish_ms: TimeMs
+    realised_wait_ms: float | None  # the time to its first token beyond the work expected for it
     usage: Usage
     response_bytes: Bytes  # of the body, as forwarded
     error: str | None = None
 
 
-Line = LogHead | Joined | Choice | Outcome
+Event = Choice | FirstToken | Outcome | Reading | Joined
+Line = LogHead | Event
 
 
-def signal_rows(situation: Situation) -> dict[str, list[float | None]]:
-    """The view by the names of its rows, the work only where it was priced."""
-    priced = not np.isnan(situation.view[WORK_MS, 0])
-    rows = LOGGED_ROWS if priced else LOGGED_ROWS[:WORK_MS]
-    return dict(zip(rows, situation.view.tolist(), strict=False))
+def rows_of(view: View, columns: list[int]) -> dict[str, list[float | None]]:
+    """Some columns of a view by the names of its rows."""
+    some = view if len(columns) == view.shape[1] else view[:, columns]
+    return dict(zip(LOGGED_ROWS, some[:CANDIDATE].tolist(), strict=True))
+
+
+def hits_of(view: View, candidates: list[int]) -> dict[int, float]:
+    """The candidates that hold some of the prompt."""
+    row = view[CACHED_TOKENS].tolist()
+    return {replica: hit for replica, hit in zip(candidates, row, strict=True) if hit > 0.0}
 
 
 def hexadecimal(chain: Chain) -> list[str]:

@@ -10,41 +10,45 @@ it to ``decide``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from pointsman.core.errors import InputError
-from pointsman.dispatch.ledger import NOWHERE, Ledger
+from pointsman.dispatch.homes import NOWHERE
+from pointsman.policies.in_flight import InFlight
 from pointsman.policies.policy import (
     CACHED_TOKENS,
     FREE_AT_MS,
+    IN_FLIGHT,
     RANDOM,
     REQUEST,
-    REQUESTS,
-    ROWS,
     SESSION,
     SIGNAL_OF_ROW,
     Policy,
     View,
 )
-from pointsman.workload.workload import Floats
 
 UNKNOWN = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """A request and the fleet at the instant of the choice, with every signal filled in."""
+class Situation(msgspec.Struct, frozen=True, gc=False):
+    """A request and the fleet at the instant of the choice.
+
+    ``view`` has every signal filled in; ``shown``, where it is at hand, only those that the policy
+    reads, and NaN for the others.
+    """
 
     now_ms: float
     prompt_tokens: int  # UNKNOWN where it is
     sequence: int
     home: int  # a replica, or NOWHERE
     random: float
+    key: int
     candidates: Sequence[int]  # replicas
     view: View  # a column a candidate
+    shown: View | None = None
 
 
 class Decision(NamedTuple):
@@ -54,31 +58,32 @@ class Decision(NamedTuple):
     reason: int
 
 
-def view_of(ledger: Ledger, cached: Floats, candidates: Sequence[int], now_ms: float) -> View:
-    """The view of the candidates: our own accounts, and ``cached`` tokens of every replica."""
-    chosen = np.asarray(candidates, dtype=np.intp)
-    view = np.full((ROWS, chosen.shape[0]), np.nan, dtype=np.float64)
-    view[FREE_AT_MS] = now_ms + ledger.outstanding_ms[chosen]
-    view[REQUESTS] = ledger.requests[chosen]
-    view[CACHED_TOKENS] = cached[chosen]
-    return view
+def shown_rows(policy: Policy) -> int:
+    """A bit for each row of a view that the policy reads."""
+    return sum(1 << row for row, name in enumerate(SIGNAL_OF_ROW) if name in policy.reads)
 
 
-def decide(policy: Policy, situation: Situation) -> Decision:
+def shown_of(view: View, rows: int) -> View:
+    """The view with NaN where the policy is not to look."""
+    hidden = [row for row in range(view.shape[0]) if not rows >> row & 1]
+    shown = view.copy()
+    shown[hidden] = np.nan
+    return shown
+
+
+def decide(policy: Policy, situation: Situation, known: InFlight) -> Decision:
     """What the policy chooses; it sees only what it ``reads``.
 
     Raises InputError when it chooses no candidate or names no reason of its own.
     """
-    home = _home_column(situation) if SESSION in policy.reads else NOWHERE
-    random = situation.random if RANDOM in policy.reads else 0.0
-    cached = float(situation.view[CACHED_TOKENS].max()) if "prefix" in policy.reads else 0.0
-    request = np.zeros((), dtype=REQUEST)
-    request["now_ms"], request["prompt_tokens"] = situation.now_ms, situation.prompt_tokens
-    request["sequence"], request["home"] = situation.sequence, home
-    request["longest_hit_tokens"], request["random"] = cached, random
-    candidate, reason = policy.choose(
-        request[()], _visible(policy, situation.view), policy.parameter_values
-    )
+    shown = situation.shown
+    if shown is None:
+        shown = shown_of(situation.view, shown_rows(policy))
+    arguments = (request_of(policy, situation), shown, policy.parameter_values)
+    if IN_FLIGHT in policy.reads:
+        candidate, reason = policy.choose(*arguments, known)
+    else:
+        candidate, reason = policy.choose(*arguments)
     if not (0 <= candidate < len(situation.candidates) and 0 <= reason < len(policy.reasons)):
         raise InputError(
             f"policy {policy.name} chose candidate {candidate} for reason {reason} at request"
@@ -93,16 +98,23 @@ def wait_ms(situation: Situation, candidate: int) -> float:
     return max(0.0, float(situation.view[FREE_AT_MS, candidate]) - situation.now_ms)
 
 
+def request_of(policy: Policy, situation: Situation) -> Any:
+    """The request as the policy gets it; what it does not read is not there."""
+    reads = policy.reads
+    hit = float(situation.view[CACHED_TOKENS].max()) if "prefix" in reads else 0.0
+    fields = (
+        situation.now_ms,
+        situation.prompt_tokens,
+        situation.sequence,
+        _home_column(situation) if SESSION in reads else NOWHERE,
+        hit,
+        situation.random if RANDOM in reads else 0.0,
+        situation.key if "key" in reads else 0,
+    )
+    return np.array(fields, dtype=REQUEST)[()]
+
+
 def _home_column(situation: Situation) -> int:
     if situation.home == NOWHERE or situation.home not in situation.candidates:
         return NOWHERE
     return situation.candidates.index(situation.home)
-
-
-def _visible(policy: Policy, view: View) -> Any:
-    hidden = [row for row, signal in enumerate(SIGNAL_OF_ROW) if signal not in policy.reads]
-    if not hidden:
-        return view
-    visible = view.copy()
-    visible[hidden] = np.nan
-    return visible

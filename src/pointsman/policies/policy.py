@@ -79,8 +79,20 @@ SIGNAL_OF_ROW = (
     "key",
 )
 ROWS = len(SIGNAL_OF_ROW)
-# What the rows that every driver fills are called in a decision log.
-LOGGED_ROWS = ("queue", "requests", "prefix", "work_ms", "full_work_ms")
+# What the rows are called in a decision log; the last one is the candidates themselves.
+LOGGED_ROWS = (
+    "queue",
+    "requests",
+    "prefix",
+    "work_ms",
+    "full_work_ms",
+    "pending_tokens",
+    "context_tokens",
+    "waiting",
+    "running",
+    "kv_use",
+    "iteration_ms",
+)
 SESSION = "session"  # the name of `request.home` in `reads`
 RANDOM = "random"  # the name of `request.random` in `reads`
 IN_FLIGHT = "in_flight"  # the name of the fourth argument in `reads`
@@ -131,13 +143,17 @@ class Policy:
     parameters: Mapping[str, float] = field(default_factory=dict)
     reads: frozenset[str] = frozenset(BASIC)
 
-    @property
+    @cached_property
     def choose(self) -> Any:
         """The compiled function; called from Python in about a microsecond.
 
         Raises InputError when it is not in the subset that Numba compiles.
         """
         return _compiled(self.function, signature_for(self.reads))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was compiled: another process finds it in the cache."""
+        return {name: value for name, value in vars(self).items() if name != "choose"}
 
     @property
     def needs_batching(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pointsman.dispatch.record import Choice, LogHead
 from pointsman.dispatch.view import decide
 from pointsman.policies.catalogue import policy_named
 from pointsman.policies.policy import Policy
+from pointsman.replay.situations import situations
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,13 @@ def replay_other(log: Log, policy: Policy) -> Replay:
 
 def _replay(log: Log, policy: Policy, *, with_reasons: bool) -> Replay:
     differences = []
-    for choice in log.choices:
-        situation = choice.situation
-        decision = decide(policy, situation)
+    for choice, view, known in situations(log):
+        situation = choice.situation(view)
+        decision = decide(policy, situation, known)
         replica = situation.candidates[decision.candidate]
         reason = policy.reasons[decision.reason]
         if replica != choice.replica or (with_reasons and reason != choice.reason):
-            differences.append(_difference(log.head, choice, replica, reason))
+            differences.append(_difference(log, choice, replica, reason))
     return Replay(
         recorded_policy=_label(log.head),
         replayed_policy=policy.label,
@@ -103,13 +104,13 @@ def _label(head: LogHead) -> str:
     return f"{name}({values})" if values else name
 
 
-def _difference(head: LogHead, choice: Choice, replica: int, reason: str) -> Difference:
+def _difference(log: Log, choice: Choice, replica: int, reason: str) -> Difference:
     return Difference(
         sequence=choice.sequence,
         request_id=choice.request_id,
         time_ms=choice.time_ms,
-        recorded_replica=head.replicas[choice.replica],
+        recorded_replica=log.replicas[choice.replica],
         recorded_reason=choice.reason,
-        replayed_replica=head.replicas[replica],
+        replayed_replica=log.replicas[replica],
         replayed_reason=reason,
     )

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 from dataclasses import asdict, astuple, fields
 
+from pointsman.comparison.fleets import FleetComparison
 from pointsman.replay.replay import Difference, Replay
 from pointsman.report.document import REPLAY_SCHEMA, head, text_of
+from pointsman.report.fleet_comparison import fleet_comparison_text
+from pointsman.report.fleet_document import fleet_comparison_document
 from pointsman.report.table import csv_text, number, text_table
+from pointsman.workload.reading import ReadOptions
 
 SHOWN_DIFFERENCES = 20
 _CHANGED = "the policy's file has changed since the log was written"
+_SIMULATED = (
+    "\nEach choice above was made in the situation that was recorded. What the other policy would"
+    " have led to,\nsimulated from the first request on:\n\n"
+)
 _HEADINGS = ("choice", "at ms", "request", "recorded", "replayed")
 
 
-def replay_text(replay: Replay, form: str) -> str:
-    """The replay as ``table`` (the first differences) or ``json`` or ``csv`` (all of them)."""
+def replay_text(replay: Replay, form: str, effect: FleetComparison | None = None) -> str:
+    """The replay as ``table`` (the first differences) or ``json`` or ``csv`` (all of them).
+
+    ``effect``: what the other policy would have led to, simulated; csv does not hold it.
+    """
     if form == "json":
         facts = {**asdict(replay), "agreeing": replay.agreeing}
+        if effect is not None:
+            facts["simulation"] = fleet_comparison_document(effect, ReadOptions())
         return text_of({**head(REPLAY_SCHEMA), **facts})
     if form == "csv":
         names = [field.name for field in fields(Difference)]
         return csv_text(names, [astuple(item) for item in replay.differences])
-    return _table(replay)
+    if effect is None:
+        return _table(replay)
+    return _table(replay) + _SIMULATED + fleet_comparison_text(effect, ReadOptions(), form)
 
 
 def _table(replay: Replay) -> str:

@@ -19,12 +19,14 @@ class Answer:
 
     status: int
     body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def on_the_wire(self, headers: Headers, *, close: bool, bodiless: bool = False) -> bytes:
         """The answer with further headers; ``bodiless`` for a HEAD request."""
         length = (b"content-length", b"%d" % len(self.body))
         connection = [(b"connection", b"close")] if close else []
-        head = head_bytes(status_line(self.status), [JSON, length, *connection, *headers])
+        all_headers = [JSON, length, *connection, *self.headers, *headers]
+        head = head_bytes(status_line(self.status), all_headers)
         return head if bodiless else head + self.body
 
 

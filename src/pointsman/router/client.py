@@ -2,6 +2,10 @@
 
 A task a connection serves its requests in order. When the client leaves, the task is cancelled,
 and with it whatever it was waiting for.
+
+Where a message ends must be beyond doubt. The parser (llhttp without its leniencies) refuses two
+lengths, folded lines, bare line feeds and sizes that are no numbers; what it lets pass and we do
+not is refused when a head is complete. A refusal ends the connection.
 """
 
 from __future__ import annotations
@@ -13,25 +17,23 @@ from typing import Any, Protocol, cast
 
 import httptools
 
-from pointsman.router.answers import Answer, failure, refusal
-from pointsman.router.messages import (
-    MAX_HEAD_BYTES,
-    ClientRequest,
-    Headers,
-    forwarded,
-    head_bytes,
-    header_of,
-)
+from pointsman.router.answers import Answer, failure, refusal, report
+from pointsman.router.deadline import Deadline, Phase
+from pointsman.router.edge import TOO_MANY, Edge
+from pointsman.router.framing import is_framed
+from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes, header_of
 
-MAX_BODY_BYTES = 64 << 20
 MAX_PIPELINED = 16
-LINGER_S = 2.0
 
-TOO_LARGE = refusal(413, f"the body is larger than {MAX_BODY_BYTES} bytes", "body_too_large")
-HEAD_TOO_LARGE = refusal(431, f"the head is larger than {MAX_HEAD_BYTES} bytes", "head_too_large")
 NOT_HTTP = refusal(400, "this is not an HTTP/1.1 request", "not_http")
 NO_TARGET = refusal(400, "the request's target is no URL", "invalid_target")
 NO_TUNNELS = refusal(405, "CONNECT is not offered", "method_not_allowed")
+TOO_SLOW = refusal(408, "the request did not come in time", "request_timeout")
+ALIVE = report({"status": "ok"})
+
+HEALTH = b"/health"
+READY = b"/ready"
+OUR_PREFIX = b"x-pointsman-"  # what we say of a request; nobody says it to us
 
 _NO_UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
 
@@ -47,26 +49,19 @@ class Source(Protocol):
 
 
 Serve = Callable[[ClientRequest, "ClientConnection"], Awaitable[None]]
-Complain = Callable[[str], None]
 
 
 class ClientConnection(asyncio.Protocol):
-    """A connection that a client made; ``open_connections`` holds it while it is open.
-
-    ``complain`` is told of requests that the router itself failed to serve.
-    """
+    """A connection that a client made; the edge holds it while it is open."""
 
     _headers: Headers
     _body: bytearray
 
-    def __init__(
-        self, serve: Serve, open_connections: set[ClientConnection], complain: Complain
-    ) -> None:
+    def __init__(self, serve: Serve, edge: Edge) -> None:
         self._serve = serve
-        self._open = open_connections
-        self._complain = complain
+        self._edge = edge
         self._transport: asyncio.Transport
-        self._task: asyncio.Task[None]
+        self._task: asyncio.Task[None] | None = None
         self._waiting: deque[ClientRequest | Answer] = deque()  # an Answer refuses what came
         self._arrived = asyncio.Event()
         self._source: Source | None = None  # of the answer that is under way
@@ -77,6 +72,10 @@ class ClientConnection(asyncio.Protocol):
         self._has_begun = False  # some of the present answer was written
         self._closes = False
         self._owes_continue = False  # the client waits to be asked for the body
+        self._lingers = False  # turned away; what it still sends is thrown away
+        self._written_bytes = 0
+        self._messages = 0
+        self._deadline = Deadline(edge.limits)
         self._unfinished_bytes = 0  # since a head, a piece of a body or a message was complete
         self._new_message()
 
@@ -91,6 +90,7 @@ class ClientConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send bytes of the present answer."""
         self._has_begun = True
+        self._written_bytes += len(data)
         self._transport.write(data)
 
     def answer(self, request: ClientRequest, answer: Answer, headers: Headers) -> None:
@@ -119,12 +119,29 @@ class ClientConnection(asyncio.Protocol):
         """Close at once."""
         self._transport.abort()
 
+    def check_deadline(self, now_s: float) -> None:
+        """Give up a client that has made no progress for too long."""
+        phase, progress = self._progress()
+        if not self._deadline.is_over(phase, progress, now_s):
+            return
+        if phase in (Phase.HEAD, Phase.BODY):
+            self._refuse(TOO_SLOW)
+        elif phase is Phase.IDLE:
+            self.close()
+        else:
+            self.abort()
+
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to serve."""
+        """Begin to serve, or say that there is no room."""
         self._transport = cast(asyncio.Transport, transport)
-        self._open.add(self)
+        if self._edge.is_full:
+            self._is_deaf = True
+            self.write(TOO_MANY.on_the_wire([], close=True))
+            self.close()
+            return
+        self._edge.connections.add(self)
         self._task = asyncio.get_running_loop().create_task(self._serve_all())
 
     def data_received(self, data: bytes) -> None:
@@ -134,8 +151,8 @@ class ClientConnection(asyncio.Protocol):
         while left and not self._is_deaf:
             left = left[self._parse(left) :]
         # The parser tells of a header, or a trailer, only when it is whole.
-        if self._unfinished_bytes > MAX_HEAD_BYTES:
-            self._refuse(HEAD_TOO_LARGE)
+        if self._unfinished_bytes > self._edge.limits.max_head_bytes:
+            self._refuse(self._edge.head_too_large)
 
     def _parse(self, data: memoryview) -> int:
         """How much of it was parsed: all, or up to the end of a head that asks for an upgrade."""
@@ -158,8 +175,9 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client has left: so does what was done for it."""
-        self._open.discard(self)
-        self._task.cancel()
+        self._edge.connections.discard(self)
+        if self._task is not None:
+            self._task.cancel()
 
     def pause_writing(self) -> None:
         """The client is slower than the replica."""
@@ -181,28 +199,49 @@ class ClientConnection(asyncio.Protocol):
         self._count_head(len(piece))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; a trailer, which comes after the head, is dropped."""
-        if not self._head_is_complete:
-            self._headers.append((name.lower(), value))
-            self._count_head(len(name) + len(value) + len(b": \r\n"))
+        """Keep a header; a trailer, which comes after the head, is dropped, and so is ours."""
+        if self._head_is_complete:
+            return
+        self._header_count += 1
+        self._count_head(len(name) + len(value) + len(b": \r\n"))
+        name = name.lower()
+        if not name.startswith(OUR_PREFIX):
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Refuse what is too large before it is sent; ask for what waits to be asked."""
+        """Refuse what is wrong or too large before it is sent; ask for what waits to be asked."""
         self._head_is_complete = True
         self._unfinished_bytes = 0
-        if int(header_of(self._headers, b"content-length") or 0) > MAX_BODY_BYTES:
-            self._refuse(TOO_LARGE)
+        refused = self._refusal_of_head()
+        if refused is not None:
+            self._refuse(refused)
         elif self._wants_to_be_asked():
             self._owes_continue = True
             if not (self._is_busy or self._waiting):
                 self._ask_for_the_body()
 
+    def _refusal_of_head(self) -> Answer | None:
+        if not is_framed(self._parser.get_http_version(), self._headers):
+            return NOT_HTTP
+        stranger = self._edge.refusal_of(header_of(self._headers, b"authorization"))
+        if stranger is not None:
+            is_probe = self._parser.get_method() in (b"GET", b"HEAD")
+            if not (is_probe and self._target in (HEALTH, READY)):
+                return stranger
+            if self._target == HEALTH:
+                return ALIVE
+        if self._edge.drops_authorization:
+            self._headers = [pair for pair in self._headers if pair[0] != b"authorization"]
+        if int(header_of(self._headers, b"content-length") or 0) > self._edge.limits.max_body_bytes:
+            return self._edge.body_too_large
+        return None
+
     def on_body(self, piece: bytes) -> None:
         """Collect the body."""
         self._unfinished_bytes = 0
         self._body += piece
-        if len(self._body) > MAX_BODY_BYTES:
-            self._refuse(TOO_LARGE)
+        if len(self._body) > self._edge.limits.max_body_bytes:
+            self._refuse(self._edge.body_too_large)
 
     def on_message_complete(self) -> None:
         """Queue the request."""
@@ -215,7 +254,7 @@ class ClientConnection(asyncio.Protocol):
             method=self._parser.get_method(),
             target=self._target,
             headers=self._headers,
-            body=bytes(self._body),
+            body=self._body,
             keep_alive=http_1_1 and self._parser.should_keep_alive(),
             http_1_1=http_1_1,
         )
@@ -265,7 +304,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _apologise(self, request: ClientRequest, error: Exception) -> None:
-        self._complain(f"a request failed: {type(error).__name__}: {error}")
+        self._edge.complain(f"a request failed: {type(error).__name__}: {error}")
         if self._has_begun:
             self.close()
         else:
@@ -274,8 +313,24 @@ class ClientConnection(asyncio.Protocol):
     def _turn_away(self, answer: Answer) -> None:
         """Answer, and listen a little longer: a close on unread bytes would destroy the answer."""
         self.write(answer.on_the_wire([], close=True))
-        self._transport.write_eof()
-        asyncio.get_running_loop().call_later(LINGER_S, self._transport.close)
+        self._lingers = True
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    # Deadlines.
+
+    def _progress(self) -> tuple[Phase, int]:
+        """What the connection waits for, and a number that grows as long as it comes."""
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes:
+            return Phase.WRITE, self._written_bytes - unsent_bytes
+        if self._lingers:
+            return Phase.LINGER, 0
+        if self._is_busy or self._waiting:
+            return Phase.REPLICA, self._messages
+        if self._head_is_complete:
+            return Phase.BODY, len(self._body) + self._unfinished_bytes
+        return (Phase.HEAD if self._unfinished_bytes else Phase.IDLE), self._messages
 
     def _queue(self, item: ClientRequest | Answer) -> None:
         self._waiting.append(item)
@@ -293,8 +348,10 @@ class ClientConnection(asyncio.Protocol):
 
     def _count_head(self, length: int) -> None:
         self._head_bytes += length
-        if self._head_bytes > MAX_HEAD_BYTES:
-            self._refuse(HEAD_TOO_LARGE)
+        if self._head_bytes > self._edge.limits.max_head_bytes:
+            self._refuse(self._edge.head_too_large)
+        elif self._header_count > self._edge.limits.max_headers:
+            self._refuse(self._edge.too_many_headers)
 
     def _decline_upgrade(self) -> None:
         """Go on in HTTP/1.1: parse the head again without its wish; what follows is a body.
@@ -302,6 +359,8 @@ class ClientConnection(asyncio.Protocol):
         The parser takes a body after such a head for another protocol; Java's client sends
         ``Upgrade: h2c`` with every first request.
         """
+        if self._is_deaf:
+            return
         method = self._parser.get_method()
         if method == b"CONNECT":
             self._refuse(NO_TUNNELS)
@@ -321,4 +380,6 @@ class ClientConnection(asyncio.Protocol):
         self._headers = []
         self._body = bytearray()
         self._head_bytes = 0
+        self._header_count = 0
+        self._messages += 1
         self._head_is_complete = False

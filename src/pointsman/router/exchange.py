@@ -99,7 +99,7 @@ class Exchange:
         relay: Relay | None = None
         retried: Ending | None = None
         try:
-            stamp = Stamp(self._headers(call, place), self._dispatcher.clock_ms)
+            stamp = Stamp(self._headers(call, place), place.ticket.first_token)
             relay = Relay(call.client, call.request, stamp)
             try:
                 await self._forward(call, place.replica.pool, relay)

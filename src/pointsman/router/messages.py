@@ -34,13 +34,15 @@ class ClientRequest:
     method: bytes
     target: bytes
     headers: Headers
-    body: bytes
+    body: bytes | bytearray  # nobody changes it
     keep_alive: bool
     http_1_1: bool
 
     @property
     def has_target(self) -> bool:
         """Whether the target is one: without that, ``path`` and ``origin_form`` raise."""
+        if b"#" in self.target:
+            return False
         try:
             return bool(self.origin_form)
         except ValueError:

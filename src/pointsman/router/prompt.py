@@ -1,8 +1,8 @@
 """What a request asks of the fleet: its prompt as hashes, its session, its expected length.
 
-The prompt's canonical bytes (roles, texts, tools in order; token ids as 4 bytes each) are cut
-into blocks of 256 bytes. A block's hash covers the text up to its end. A token is taken to be
-4 bytes: about right for English prose, low for code, high for Chinese (3 bytes a character).
+The prompt's canonical bytes (canonical.py) are cut into blocks of 256 bytes. A block's hash covers
+the text up to its end. A token is taken to be 4 bytes: about right for English prose, low for code,
+high for Chinese (3 bytes a character).
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
-import numpy as np
 import xxhash
 
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Question
 from pointsman.dispatch.prefix_index import Chain
+from pointsman.router.canonical import (
+    BYTES_A_TOKEN,
+    CanonicalBytes,
+    Message,
+    add_chat,
+    add_prompt,
+)
 from pointsman.router.messages import ClientRequest
 from pointsman.workload.workload import MAX_TOKENS
 
-BYTES_A_TOKEN = 4
 BLOCK_TOKENS = 64
 BLOCK_BYTES = BLOCK_TOKENS * BYTES_A_TOKEN
 MAX_BLOCKS_A_PROMPT = 512  # 32,768 tokens; what follows is not looked up
@@ -40,25 +45,17 @@ TokenId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 Limit = Annotated[int, msgspec.Meta(ge=-1, le=MAX_TOKENS)]
 
 
-class _Message(msgspec.Struct):
-    role: str
-    content: str | list[msgspec.Raw] | None = None
-    tool_calls: msgspec.Raw = msgspec.Raw()
-
-
-class _Part(msgspec.Struct):
-    text: str | None = None
-
-
 class _Limits(msgspec.Struct):
     model: str | None = None
+    cache_salt: str | None = None
     user: str | None = None
     max_tokens: Limit | None = None
     max_completion_tokens: Limit | None = None
+    stream: bool | None = None
 
 
 class _Chat(_Limits, kw_only=True):
-    messages: list[_Message]
+    messages: list[Message]
     tools: msgspec.Raw = msgspec.Raw()
 
 
@@ -68,7 +65,6 @@ class _Completion(_Limits, kw_only=True):
 
 _CHAT = msgspec.json.Decoder(_Chat)
 _COMPLETION = msgspec.json.Decoder(_Completion)
-_PART = msgspec.json.Decoder(_Part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +83,18 @@ class QuestionReader:
                 path=path,
                 output_tokens=DEFAULT_OUTPUT_TOKENS,
                 session=self._hashed(session),
-                unread_tokens=_tokens_of(request.body),
+                unread_tokens=-(-len(request.body) // BYTES_A_TOKEN),
             )
         asked = _decoded(request.body, path)
-        prompt = _chat_bytes(asked) if isinstance(asked, _Chat) else _prompt_bytes(asked.prompt)
+        prompt = _canonical(asked)
         return Question(
             request_id=request_id,
             path=path,
-            prompt_tokens=_tokens_of(prompt),
+            prompt_tokens=prompt.tokens,
             output_tokens=_output_tokens(asked),
-            chain=chain_of(prompt, asked.model or ""),
+            chain=chain_of(prompt.kept, asked.model or "", asked.cache_salt or ""),
             session=self._hashed(session or asked.user),
+            streams=bool(asked.stream),
         )
 
     def _hashed(self, session: str | None) -> str | None:
@@ -122,11 +119,17 @@ def request_id_of(request: ClientRequest) -> str:
     return given.decode("ascii")
 
 
-def chain_of(prompt: bytes, model: str) -> Chain:
-    """The hashes of the prompt's leading whole blocks; other models have other hashes."""
+def chain_of(prompt: bytes | bytearray, model: str, salt: str = "") -> Chain:
+    """The hashes of the prompt's leading whole blocks; other models have other hashes.
+
+    So have other salts, by which clients of vLLM keep their prefixes apart (source: vLLM's
+    documentation, "Automatic Prefix Caching", cache isolation).
+    """
     view = memoryview(prompt)
     blocks = min(len(view) // BLOCK_BYTES, MAX_BLOCKS_A_PROMPT)
     above = xxhash.xxh3_64_intdigest(model.encode("utf-8", "surrogatepass"))
+    if salt:
+        above = xxhash.xxh3_64_intdigest(salt.encode("utf-8", "surrogatepass"), above)
     hashes = []
     for start in range(0, blocks * BLOCK_BYTES, BLOCK_BYTES):
         above = xxhash.xxh3_64_intdigest(view[start : start + BLOCK_BYTES], above)
@@ -139,15 +142,20 @@ def _is_read(request: ClientRequest, path: str) -> bool:
     return path in (CHAT, COMPLETIONS) and request.method == b"POST" and plain
 
 
-def _decoded(body: bytes, path: str) -> _Chat | _Completion:
+def _decoded(body: bytes | bytearray, path: str) -> _Chat | _Completion:
     try:
         return _CHAT.decode(body) if path == CHAT else _COMPLETION.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the body of {path} cannot be read: {error}") from None
 
 
-def _tokens_of(text: bytes) -> int:
-    return -(-len(text) // BYTES_A_TOKEN)
+def _canonical(asked: _Chat | _Completion) -> CanonicalBytes:
+    prompt = CanonicalBytes(MAX_BLOCKS_A_PROMPT * BLOCK_BYTES)
+    if isinstance(asked, _Chat):
+        add_chat(prompt, asked.tools, asked.messages)
+    else:
+        add_prompt(prompt, asked.prompt)
+    return prompt
 
 
 def _output_tokens(asked: _Limits) -> int:
@@ -155,46 +163,6 @@ def _output_tokens(asked: _Limits) -> int:
         if limit is not None and limit >= 0:
             return limit
     return DEFAULT_OUTPUT_TOKENS
-
-
-def _chat_bytes(chat: _Chat) -> bytes:
-    pieces = [bytes(chat.tools)]
-    for message in chat.messages:
-        pieces.append(message.role.encode("utf-8", "surrogatepass"))
-        pieces.append(b"\n")
-        pieces.extend(_content_pieces(message.content))
-        pieces.append(bytes(message.tool_calls))
-        pieces.append(b"\n")
-    return b"".join(pieces)
-
-
-def _content_pieces(content: str | list[msgspec.Raw] | None) -> list[bytes]:
-    if content is None:
-        return []
-    if isinstance(content, str):
-        return [content.encode("utf-8", "surrogatepass")]
-    return [_part_bytes(part) for part in content]
-
-
-def _part_bytes(part: msgspec.Raw) -> bytes:
-    """A part's text; an image or a sound as it stands in the body."""
-    try:
-        text = _PART.decode(part).text
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise InputError(f"a part of a message cannot be read: {error}") from None
-    return bytes(part) if text is None else text.encode("utf-8", "surrogatepass")
-
-
-def _prompt_bytes(prompt: str | list[str | int | list[int]]) -> bytes:
-    if isinstance(prompt, str):
-        return prompt.encode("utf-8", "surrogatepass")
-    pieces = []
-    for item in prompt:
-        if isinstance(item, str):
-            pieces.append(item.encode("utf-8", "surrogatepass"))
-        else:
-            pieces.append(np.array(item, dtype="<u4").tobytes())
-    return b"".join(pieces)
 
 
 def _text(value: bytes | None) -> str | None:

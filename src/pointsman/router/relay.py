@@ -26,10 +26,10 @@ EVENT_STREAM = b"text/event-stream"
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the router adds to an answer, and the clock that it is accounted with."""
+    """What the router adds to an answer, and who is told when its first token passes."""
 
     headers: Headers
-    clock_ms: Callable[[], float]
+    first_token: Callable[[], None]  # told of it once or more often
 
 
 class Relay:
@@ -46,7 +46,6 @@ class Relay:
         self._unsent_head = b""
         self._status = CANCELLED
         self._http_status: int | None = None
-        self._first_token_ms: float | None = None
         self._body_bytes = 0
         self._error: str | None = None
 
@@ -66,8 +65,8 @@ class Relay:
         """Send a piece of the body on, in one write with what belongs to it."""
         self._body_bytes += len(piece)
         self._tap.feed(piece)
-        if self._tap.saw_token and self._first_token_ms is None:
-            self._first_token_ms = self._stamp.clock_ms()
+        if self._tap.saw_token:
+            self._stamp.first_token()
         last = b"0\r\n\r\n" if is_end and self._is_chunked and not self._is_cut_short else b""
         data = self._unsent_head + self._framed(piece) + last
         self._unsent_head = b""
@@ -106,7 +105,6 @@ class Relay:
         return Ending(
             status=self._status,
             http_status=self._http_status,
-            first_token_ms=self._first_token_ms,
             usage=self._tap.usage(),
             response_bytes=self._body_bytes,
             error=self._error,

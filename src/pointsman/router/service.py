@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import ipaddress
+import math
 import os
 import signal
 import socket
@@ -19,14 +20,17 @@ from pathlib import Path
 import uvloop
 
 from pointsman.core.errors import InputError, MachineError
-from pointsman.dispatch.dispatcher import Dispatcher, Question, Rules
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import DecisionLog
-from pointsman.dispatch.prefix_index import Chain
-from pointsman.dispatch.record import SCHEMA, VERSION, Joined, LogHead
-from pointsman.policies.policy import BASIC, Policy
+from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
+from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
+from pointsman.policies.policy import READABLE
 from pointsman.router.admin import Admin
 from pointsman.router.admission import Admission
-from pointsman.router.client import ClientConnection, Complain, Serve
+from pointsman.router.api_keys import ApiKeys
+from pointsman.router.client import ClientConnection, Serve
+from pointsman.router.edge import Complain, Connection, Edge, EdgeLimits
 from pointsman.router.exchange import Exchange
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.probes import Prober
@@ -39,17 +43,17 @@ FLUSH_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class AdminSettings:
-    """Where the admin API listens, and the key that it wants, if any.
+    """Where the admin API listens, and the keys that it wants, if any.
 
     Raises InputError for an address that other machines reach, without a key.
     """
 
     host: str
     port: int
-    key: bytes | None = None
+    keys: ApiKeys | None = None
 
     def __post_init__(self) -> None:
-        if self.key is None and not is_loopback(self.host):
+        if self.keys is None and not is_loopback(self.host):
             raise InputError(
                 f"--admin {self.host}:{self.port}: can be reached from other machines; expected"
                 " --admin-key-file, or a loopback address"
@@ -67,10 +71,14 @@ class RouterSettings:
     replicas: Sequence[ReplicaAddress]
     rules: Rules
     policy_name: str
+    facts: ReplicaFacts = field(default_factory=ReplicaFacts)  # of every replica
     host: str = "127.0.0.1"
     port: int = 8080
     log_path: Path | None = None
     policy_sha256: str | None = None
+    limits: EdgeLimits = field(default_factory=EdgeLimits)
+    api_keys: ApiKeys | None = None
+    prefix_index_bytes: int = DEFAULT_INDEX_BYTES
     resilience: Resilience = field(default_factory=Resilience)
     spare_slots: int = SPARE_SLOTS
     admin: AdminSettings | None = None
@@ -82,23 +90,26 @@ class Router:
     def __init__(self, settings: RouterSettings, complain: Complain) -> None:
         """Compile, open the log and make ready to choose.
 
-        Raises InputError where the policy reads what no router knows or the log holds something,
-        MachineError where it cannot be written.
+        Raises InputError where the log holds something, MachineError where it cannot be written.
         """
-        refuse_unknown_signals(settings.rules.policy)
         if not settings.replicas:
             raise InputError("router: no replicas; expected at least one")
         slots = len(settings.replicas) + settings.spare_slots
-        compile_for(settings.rules, slots)
+        compile_for(settings.rules, len(settings.replicas))
         started_s = time.monotonic()
-        self._complain = complain
         self._resilience = settings.resilience
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
             self._log = DecisionLog(settings.log_path, head_of(settings), complain)
         self.dispatcher = Dispatcher(
-            settings.rules, slots, lambda: (time.monotonic() - started_s) * 1000.0, self._log
+            settings.rules,
+            [settings.facts] * len(settings.replicas),
+            lambda: (time.monotonic() - started_s) * 1000.0,
+            self._log,
+            room=slots,
         )
+        self.dispatcher.prefixes = PrefixIndex(slots, settings.prefix_index_bytes)
+        self._facts = settings.facts
         means = Means(settings.resilience)
         self.membership = Membership(settings.replicas, means, slots)
         self.membership.on_joined = self._welcome
@@ -108,27 +119,35 @@ class Router:
         self._prober = Prober(self.membership, settings.resilience.probing)
         reader = QuestionReader(session_key=os.urandom(16))
         self._exchange = Exchange(self.admission, reader, settings.resilience.retries)
-        self._connections: set[ClientConnection] = set()
+        self.edge = Edge(settings.limits, settings.api_keys, complain)
+        self._edges = [self.edge]  # and that of the admin API
         self._servers: list[asyncio.Server] = []
         self._flusher: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener."""
-        await self._listen(listener, self._exchange.serve)
+        await self._listen(listener, self._exchange.serve, self.edge)
         self._flush()
         self._sweep()
         self._prober.start()
 
-    async def start_admin(self, listener: socket.socket, key: bytes | None) -> None:
+    async def start_admin(self, listener: socket.socket, keys: ApiKeys | None) -> None:
         """Serve the admin API to whoever connects to this listener."""
-        await self._listen(listener, Admin(self.membership, key).serve)
+        edge = Edge(EdgeLimits(), keys, self.edge.complain)
+        self._edges.append(edge)
+        await self._listen(listener, Admin(self.membership).serve, edge)
 
-    async def _listen(self, listener: socket.socket, serve: Serve) -> None:
+    async def _listen(self, listener: socket.socket, serve: Serve, edge: Edge) -> None:
         server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(serve, self._connections, self._complain), sock=listener
+            lambda: ClientConnection(serve, edge), sock=listener
         )
         self._servers.append(server)
+        edge.start()
+
+    @property
+    def _connections(self) -> list[Connection]:
+        return [connection for edge in self._edges for connection in edge.connections]
 
     async def stop(self, drain_s: float | None = None) -> None:
         """Accept no more, let what is in flight end for a while, then cut it off.
@@ -139,12 +158,14 @@ class Router:
             drain_s = self._resilience.drain_ms / 1000.0
         for server in self._servers:
             server.close()
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.close_when_idle()
         await self._wait_for_clients(drain_s)
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.abort()
         await self._wait_for_clients(drain_s=1.0)
+        for edge in self._edges:
+            edge.stop()
         self._prober.stop()
         self.membership.close()
         for timer in (self._flusher, self._sweeper):
@@ -155,7 +176,7 @@ class Router:
 
     async def _wait_for_clients(self, drain_s: float) -> None:
         deadline_s = time.monotonic() + drain_s
-        while self._connections or any(member.in_flight for member in self.membership.members):
+        while self._connections or self.dispatcher.ledger.in_flight:
             if time.monotonic() > deadline_s:
                 return
             await asyncio.sleep(0.01)
@@ -172,8 +193,8 @@ class Router:
         self._sweeper = loop.call_later(self._resilience.sweep_s, self._sweep)
 
     def _welcome(self, replica: Replica) -> None:
-        if self._log is not None:
-            self._log.write(Joined(self.dispatcher.clock_ms(), replica.number, replica.url))
+        number = self.dispatcher.join(replica.url, self._facts)
+        assert number == replica.number, "replicas are numbered alike everywhere"
         self._prober.watch(replica)
 
 
@@ -188,22 +209,13 @@ def head_of(settings: RouterSettings) -> LogHead:
         policy=settings.policy_name,
         parameters=dict(policy.parameters),
         reads=sorted(policy.reads),
-        signals=list(BASIC),
+        signals=list(READABLE),
         replicas=[address.url for address in settings.replicas],
         seed=settings.rules.seed,
         block_tokens=BLOCK_TOKENS,
-        costs=settings.rules.costs,
+        facts=[settings.facts] * len(settings.replicas),
         policy_sha256=settings.policy_sha256,
     )
-
-
-def refuse_unknown_signals(policy: Policy) -> None:
-    """Refuse a policy that reads what only the simulated fleet fills."""
-    if policy.needs_batching:
-        raise InputError(
-            f"policy {policy.name} reads {', '.join(policy.needs_batching)}, which the router does"
-            f" not know yet; expected one that reads only {', '.join(BASIC)} (pointsman policies)"
-        )
 
 
 def compile_for(rules: Rules, replicas: int) -> None:
@@ -211,8 +223,12 @@ def compile_for(rules: Rules, replicas: int) -> None:
 
     Raises InputError for a policy that chooses what is not there.
     """
-    rehearsal = Dispatcher(rules, replicas, lambda: 0.0, None)
-    rehearsal.choose(Question("rehearsal", chain=Chain([1], BLOCK_TOKENS)))
+    rehearsal = Dispatcher(rules, [ReplicaFacts()] * replicas, lambda: 0.0)
+    question = Question("rehearsal", chain=Chain([1], BLOCK_TOKENS), streams=True)
+    ticket = rehearsal.choose(question)
+    ticket.first_token()
+    ticket.end(Ending())
+    rehearsal.read(0, (math.nan, math.nan, math.nan))
 
 
 def listener_on(host: str, port: int) -> socket.socket:
@@ -261,9 +277,10 @@ class Serving:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, told.put_nowait, number)
         router = Router(self.settings, complain)
+        loop.add_signal_handler(signal.SIGHUP, router.edge.reload_keys)
         await router.start(self.listener)
         if self.admin is not None and self.settings.admin is not None:
-            await router.start_admin(self.admin, self.settings.admin.key)
+            await router.start_admin(self.admin, self.settings.admin.keys)
         gc.freeze()  # the collector need not go through the compiler's objects again and again
         announce(_said(self.listener, self.admin))
         await told.get()

@@ -1,0 +1,75 @@
+"""The flags of ``serve`` that say who may ask, how much and how slowly."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pointsman.core.errors import InputError
+
+if TYPE_CHECKING:
+    from pointsman.router.api_keys import ApiKeys
+    from pointsman.router.edge import EdgeLimits
+
+_KB, _MB = 1 << 10, 1 << 20
+
+# flag, type, metavar, default, help. The defaults are those of EdgeLimits; a test compares them.
+_LIMITS = (
+    ("--max-connections", int, "N", 4096, "open connections of clients at most"),
+    ("--max-headers", int, "N", 100, "headers of a request at most"),
+    ("--max-head-kb", int, "KB", 64, "of a request's head, and of a trailer, at most"),
+    ("--max-body-mb", int, "MB", 64, "of a request's body at most"),
+    ("--client-head-timeout-s", float, "S", 10.0, "how long a head may take to come"),
+    ("--client-body-timeout-s", float, "S", 30.0, "how long a body may bring nothing"),
+    ("--client-idle-timeout-s", float, "S", 75.0, "how long a connection may be idle"),
+    ("--client-write-timeout-s", float, "S", 60.0, "how long a client may take no byte"),
+)
+
+
+def add_edge(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    group = parser.add_argument_group("clients")
+    group.add_argument(
+        "--api-keys",
+        type=Path,
+        metavar="FILE",
+        help="keys that clients must show, one a line; read again when it changes, or on SIGHUP",
+    )
+    group.add_argument(
+        "--forward-authorization",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="with --api-keys, pass the client's key on to the replica",
+    )
+    for flag, kind, metavar, default, text in _LIMITS:
+        group.add_argument(
+            flag, type=kind, default=default, metavar=metavar, help=f"{text} (default: %(default)s)"
+        )
+
+
+def limits_of(arguments: argparse.Namespace) -> EdgeLimits:
+    """The limits that the flags set. Raises InputError for what is none."""
+    from pointsman.router.edge import EdgeLimits
+
+    return EdgeLimits(
+        max_connections=arguments.max_connections,
+        max_headers=arguments.max_headers,
+        max_head_bytes=arguments.max_head_kb * _KB,
+        max_body_bytes=arguments.max_body_mb * _MB,
+        head_timeout_s=arguments.client_head_timeout_s,
+        body_timeout_s=arguments.client_body_timeout_s,
+        idle_timeout_s=arguments.client_idle_timeout_s,
+        write_timeout_s=arguments.client_write_timeout_s,
+    )
+
+
+def keys_of(arguments: argparse.Namespace) -> ApiKeys | None:
+    """The keys, where there is a file of them."""
+    from pointsman.router.api_keys import ApiKeys
+
+    if arguments.api_keys is None:
+        if arguments.forward_authorization:
+            raise InputError("--forward-authorization: does nothing without --api-keys")
+        return None
+    return ApiKeys(arguments.api_keys, forwarded=arguments.forward_authorization)

@@ -1,0 +1,73 @@
+"""The views of a log's choices, and the requests in flight at each, from what happened before.
+
+The router's accounts are a function of the events of the log, so the log need not repeat them. The
+view of a choice is the logged one; where that is not of all candidates, it is filled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pointsman.dispatch.ledger import Asked, Ledger
+from pointsman.dispatch.log_file import Log
+from pointsman.dispatch.record import Choice, Event, FirstToken, Joined, Outcome, Reading
+from pointsman.policies.in_flight import InFlight
+from pointsman.policies.policy import ROWS, View
+
+_ALL_ROWS = (1 << ROWS) - 1
+
+
+def situations(log: Log) -> Iterator[tuple[Choice, View, InFlight]]:
+    """Each choice with the view of all its candidates and what was in flight, before it counted.
+
+    What is yielded is to be used before the next step.
+    """
+    past = Past(log)
+    for event in log.events:
+        if isinstance(event, Choice):
+            view = past.view_of(event)
+            yield event, event.logged_view if event.has_whole_view else view, past.ledger.known
+        past.happen(event)
+
+
+class Past:
+    """The accounts of a log's router up to some line."""
+
+    def __init__(self, log: Log) -> None:
+        self.ledger = Ledger(log.head.facts, room=len(log.replicas))
+        self._slots: dict[int, int] = {}
+
+    def view_of(self, choice: Choice) -> View:
+        """The view of all candidates as the router filled it.
+
+        Who held what is no matter of the accounts: the log says it for each choice.
+        """
+        count = len(choice.candidates)
+        views = np.empty((ROWS, count)), np.empty((ROWS, count))
+        candidates = np.array(choice.candidates, dtype=np.int32)
+        sizes = (choice.priced_tokens, _ALL_ROWS)
+        self.ledger.cached[:] = 0.0
+        for replica, tokens in choice.hits.items():
+            self.ledger.cached[replica] = tokens
+        self.ledger.fill(Asked(choice.time_ms, sizes, candidates, views))
+        return views[0]
+
+    def happen(self, event: Event) -> None:
+        """Count what happened."""
+        ledger = self.ledger
+        if isinstance(event, Choice):
+            hit = int(event.hits.get(event.replica, 0.0))
+            tokens = (event.priced_tokens, event.priced_tokens - hit)
+            slot = ledger.send(event.replica, tokens, event.time_ms, event.shows_first_token)
+            self._slots[event.sequence] = slot
+        elif isinstance(event, FirstToken):
+            ledger.first_token(self._slots[event.sequence], event.time_ms)
+        elif isinstance(event, Outcome):
+            slot = self._slots.pop(event.sequence)
+            ledger.end(slot, event.usage.output_tokens, event.finish_ms)
+        elif isinstance(event, Reading):
+            ledger.read(event.replica, event.gauges, event.time_ms)
+        elif isinstance(event, Joined):
+            ledger.add(event.facts)

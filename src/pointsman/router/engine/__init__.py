@@ -1,0 +1,1 @@
+"""What the router hears from engines: their metrics, and what their caches hold."""

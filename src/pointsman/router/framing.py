@@ -1,0 +1,19 @@
+"""Whether a request's head leaves no doubt about where the request ends and whom it is for.
+
+A doubt is how one request is smuggled within another: two servers see different ends. What llhttp
+refuses by itself (two lengths or one of each kind, sizes that are no numbers, folded lines, a space
+before a colon, bare line feeds) is not looked at again.
+"""
+
+from __future__ import annotations
+
+from pointsman.router.messages import Headers
+
+
+def is_framed(version: str, headers: Headers) -> bool:
+    """``chunked`` alone, once, and not in HTTP/1.0; one Host. Source: RFC 9112, 6.1 and 3.2."""
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    hosts = sum(name == b"host" for name, _ in headers)
+    if version not in ("1.0", "1.1") or hosts > 1:
+        return False
+    return not codings or (codings == [b"chunked"] and version == "1.1")

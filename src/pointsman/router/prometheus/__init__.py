@@ -1,0 +1,1 @@
+"""Prometheus' text format: read from engines, written for whoever scrapes the router."""
