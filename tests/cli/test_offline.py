@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,3 +29,14 @@ def test_a_first_run_opens_no_connection(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "queue_aware" in done.stdout
+
+
+def test_the_router_starts_without_a_look_at_anything_but_its_replicas():
+    flags = ["--listen", "127.0.0.1:0", "--replica", "http://127.0.0.1:9"]
+    command = [sys.executable, "-c", CLOSED, "serve", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+        announcement = it.stdout.readline()
+        it.send_signal(signal.SIGTERM)
+        _, errors = it.communicate(timeout=30)
+    assert (it.returncode, errors) == (0, "")
+    assert announcement.startswith("listening on http://127.0.0.1:")

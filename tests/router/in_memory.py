@@ -15,6 +15,7 @@ from pointsman.router.client import ClientConnection
 from pointsman.router.edge import Edge, EdgeLimits
 from pointsman.router.exchange import Exchange
 from pointsman.router.membership import Means, Membership
+from pointsman.router.models import ModelTable
 from pointsman.router.prompt import QuestionReader
 from pointsman.router.settings import Resilience
 from pointsman.router.upstream import ReplicaAddress, Upstream, replica_address
@@ -112,7 +113,10 @@ class World:
         self.membership = Membership(addresses, means, slots=2)
         self.admission = Admission(self.dispatcher, self.membership, resilience, loop.time)
         reader = QuestionReader(session_key=bytes(16))
-        self._exchange = Exchange(self.admission, reader, resilience.retries)
+        models = ModelTable(0.0)
+        for number, address in enumerate(addresses):
+            models.add(number, address, ())
+        self._exchange = Exchange(self.admission, reader, models, resilience.retries)
 
     async def _connect(self, address: ReplicaAddress) -> Upstream:
         if self.gate is not None:

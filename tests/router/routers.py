@@ -40,11 +40,12 @@ async def routing(
     """Yields (router, port). What the router complains of is added to ``complaints``.
 
     ``given``: fields of Resilience or of RouterSettings. Probes come often, slow start is off and
-    nothing is held, where they do not say otherwise.
+    nothing is held, where they do not say otherwise; replicas are not asked for their models.
     """
     names = {field.name for field in fields(Resilience)}
     resilience = {name: value for name, value in given.items() if name in names}
     settings = {name: value for name, value in given.items() if name not in names}
+    settings = {"models_interval_s": 0.0, **settings}
     resilience = {"probing": PROBING, "holding": Holding(requests=0), **resilience}
     router = Router(
         RouterSettings(

@@ -22,7 +22,7 @@ class Serving:
 
     @property
     def port(self) -> int:
-        return int(re.search(r"http://[\d.]+:(\d+)", self.announcement)[1])
+        return int(re.search(r"https?://[\d.]+:(\d+)", self.announcement)[1])
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
@@ -31,8 +31,12 @@ class Serving:
 
 @contextmanager
 def serving(*flags: str, stderr: int | None = None) -> Iterator[Serving]:
-    """Yields once connections are taken; always stopped. ``stderr``: as for ``Popen``."""
-    command = [sys.executable, "-m", "pointsman", "serve", "--listen", "127.0.0.1:0", *flags]
+    """Yields once connections are taken; always stopped. ``stderr``: as for ``Popen``.
+
+    Replicas are not asked for their models unless the flags say so.
+    """
+    ours = ("--listen", "127.0.0.1:0", "--models-interval-s", "0")
+    command = [sys.executable, "-m", "pointsman", "serve", *ours, *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         announcement = process.stdout.readline()

@@ -44,7 +44,7 @@ KINDS = {
     "stream": (ASKED, CHUNKED + chunk(PIECES[0]) + chunk(PIECES[1] + DONE) + b"0\r\n\r\n"),
     "plain": (ASKED, sized(JSON)),
     "chunked": (CHUNKED_ASKED, CODED + chunk(JSON[:20]) + chunk(JSON[20:]) + b"0\r\n\r\n"),
-    "head": (b"HEAD /v1/models HTTP/1.1\r\nhost: t\r\n\r\n", sized(JSON)[: -len(JSON)]),
+    "head": (b"HEAD /v1/files HTTP/1.1\r\nhost: t\r\n\r\n", sized(JSON)[: -len(JSON)]),
     "unknown path": (b"PUT /x HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\nab", sized(b"{}")),
     "until the end": (b"GET /v1/x HTTP/1.1\r\nhost: t\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\nabc"),
     "error": (ASKED, sized(b"{}", status=b"500 Oops")),

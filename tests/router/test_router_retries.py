@@ -109,8 +109,8 @@ def test_an_answer_of_the_replica_is_not_asked_for_again(script, status):
 @pytest.mark.parametrize(
     ("method", "path", "tried"),
     [
-        ("GET", "/v1/models", [1, 1]),
-        ("HEAD", "/v1/models", [1, 1]),
+        ("GET", "/v1/files", [1, 1]),
+        ("HEAD", "/v1/files", [1, 1]),
         ("POST", "/v1/files", [1, 0]),
         ("DELETE", "/v1/files/a", [1, 0]),
         ("PUT", "/v1/x", [1, 0]),

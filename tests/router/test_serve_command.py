@@ -1,4 +1,5 @@
 import argparse
+import asyncio
 import os
 import re
 import signal
@@ -193,6 +194,7 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--max-headers", "0"], "max_headers is 0"),
         (["--replica", "http://a", "--client-idle-timeout-s", "nan"], "idle_timeout_s is nan"),
         (["--replica", "http://a", "--api-keys", "nowhere"], "nowhere: no such file"),
+        (["--replica", "http://a", "--tls-key", "x"], "one was given; expected both"),
         (["--replica", "http://a", "--forward-authorization"], "nothing without --api-keys"),
         (["--replica", "http://a", "--seed", str(1 << 63)], "seed is 9223372036854775808"),
         (["--replica", "http://a", "--connect-timeout-ms", "0"], "connect_ms is 0.0; expected a"),
@@ -237,14 +239,18 @@ def test_keys_and_limits_come_from_flags_and_a_hangup_has_the_keys_read_again(tm
                 keys.write_text("sk-two\n")
                 os.utime(keys, ns=(stamp, stamp))
                 router.process.send_signal(signal.SIGHUP)
-                status = 401
-                while status == 401:  # until the signal has been heard
-                    async with RawClient(router.port) as client:
-                        late = await client.post(CHAT, chat(), authorization="Bearer sk-two")
-                    status = late.status
-                return refused.status, large.status, status, router.stop()
+                async with asyncio.timeout(10):
+                    while await status_with(router.port, "sk-two") != 200:
+                        pass
+                old = await status_with(router.port, "sk-one")
+                return refused.status, large.status, old, router.stop()
 
-    assert run(main()) == (401, 413, 200, 0)
+    assert run(main()) == (401, 413, 401, 0)
+
+
+async def status_with(port: int, key: str) -> int:
+    async with RawClient(port) as client:
+        return (await client.post(CHAT, chat(), authorization=f"Bearer {key}")).status
 
 
 def test_listening_beyond_loopback_without_keys_is_warned_of(tmp_path):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pointsman.core.errors import InputError
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from pointsman.router.api_keys import ApiKeys
     from pointsman.router.edge import EdgeLimits
 
@@ -42,6 +44,15 @@ def add_edge(parser: argparse.ArgumentParser) -> None:
         default=False,
         help="with --api-keys, pass the client's key on to the replica",
     )
+    group.add_argument(
+        "--tls-certificate",
+        type=Path,
+        metavar="FILE",
+        help="speak TLS with this certificate and those it rests on, in PEM; with --tls-key",
+    )
+    group.add_argument(
+        "--tls-key", type=Path, metavar="FILE", help="the certificate's key, without a password"
+    )
     for flag, kind, metavar, default, text in _LIMITS:
         group.add_argument(
             flag, type=kind, default=default, metavar=metavar, help=f"{text} (default: %(default)s)"
@@ -62,6 +73,16 @@ def limits_of(arguments: argparse.Namespace) -> EdgeLimits:
         idle_timeout_s=arguments.client_idle_timeout_s,
         write_timeout_s=arguments.client_write_timeout_s,
     )
+
+
+def tls_of(arguments: argparse.Namespace) -> SSLContext | None:
+    """What TLS is spoken with; None where it is not."""
+    from pointsman.router.tls import server_context
+
+    certificate, key = arguments.tls_certificate, arguments.tls_key
+    if (certificate is None) != (key is None):
+        raise InputError("--tls-certificate and --tls-key: one was given; expected both")
+    return None if certificate is None else server_context(certificate, key)
 
 
 def keys_of(arguments: argparse.Namespace) -> ApiKeys | None:

@@ -91,8 +91,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the process's exit code."""
     _prepare_streams()
-    arguments = build_parser().parse_args(argv)
     try:
+        arguments = build_parser().parse_args(argv)
         options.check_outputs(arguments)
         with interruptions_reach_us():
             code: int = arguments.run(arguments)

@@ -1,4 +1,7 @@
-"""Parsing of the command line: no abbreviations, and the nearest flag for an unknown one."""
+"""Parsing of the command line: no abbreviations, and the nearest flag for an unknown one.
+
+A flag whose action ``comes_first`` is taken before all others, wherever it stands.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,25 @@ class Parser(argparse.ArgumentParser):
             if word == "--" or word in self._actions_by_name():
                 break
             self._check_flag(word)
-        return super().parse_known_args(args, namespace)
+        return super().parse_known_args(self._in_order(args), namespace)
+
+    def _in_order(self, words: Sequence[str] | None) -> Sequence[str] | None:
+        firsts = {
+            flag
+            for action in self._actions
+            for flag in action.option_strings
+            if getattr(action, "comes_first", False)
+        }
+        if words is None or not firsts:
+            return words
+        first: list[str] = []
+        rest: list[str] = []
+        is_value = False
+        for word in words:
+            comes_first = is_value or word.partition("=")[0] in firsts
+            (first if comes_first else rest).append(word)
+            is_value = not is_value and word in firsts
+        return first + rest
 
     def _actions_by_name(self) -> Iterable[str]:
         """The subcommands, whose own parsers check what follows."""

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.cli import options
-from pointsman.cli.edge_flags import add_edge, keys_of, limits_of
+from pointsman.cli.config_file import ConfigFile
+from pointsman.cli.edge_flags import add_edge, keys_of, limits_of, tls_of
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
+    from pointsman.router.replica_options import ReplicaOptions
     from pointsman.router.service import AdminSettings, RouterSettings
 
 NAME = "serve"
@@ -27,13 +29,21 @@ MOST_INDEX_MB = 32 << 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument(
+        "--config",
+        action=ConfigFile,
+        tables={"replicas": _read_replicas},
+        instead=("replica",),
+        metavar="FILE",
+        help="a TOML file of these flags and of [[replicas]]; flags win over it",
+    )
+    parser.add_argument(
         "--replica",
         action="append",
-        required=True,
         metavar="URL",
-        dest="replicas",
+        dest="replica_urls",
         help="http://HOST:PORT of an OpenAI-compatible server; once for each replica",
     )
+    parser.set_defaults(replicas=[])
     parser.add_argument(
         "--listen",
         default="127.0.0.1:8080",
@@ -72,6 +82,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=32,
         metavar="MB",
         help="memory for which replica was sent which prefix (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--models-interval-s",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="how often replicas are asked for their models; 0: never, each is taken to serve all"
+        " (default: %(default)s)",
     )
     add_edge(parser)
     add_resilience(parser)
@@ -117,20 +135,17 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
     from pointsman.dispatch.facts import ReplicaFacts, read_facts
     from pointsman.dispatch.policy_file import policy_sha256
     from pointsman.router.service import RouterSettings
-    from pointsman.router.upstream import replica_address
 
     if arguments.seed < 0:
         raise wrong_value("serve", "--seed", arguments.seed, "an integer >= 0")
     check_integer("serve", "--prefix-index-mb", arguments.prefix_index_mb, 1, most=MOST_INDEX_MB)
-    replicas = [replica_address(url) for url in arguments.replicas]
-    for place, address in enumerate(replicas):
-        if address in replicas[:place]:
-            raise InputError(f"--replica {address.url}: is given twice")
+    replicas = _replicas(arguments)
     host, port = _host_and_port("--listen", arguments.listen)
     policy = options.policy_of(arguments.policy, arguments.slack_ms)
     facts = ReplicaFacts() if arguments.costs is None else read_facts(arguments.costs)
     return RouterSettings(
-        replicas=replicas,
+        replicas=[replica.address for replica in replicas],
+        models=[replica.models for replica in replicas],
         rules=Rules(policy, arguments.seed),
         facts=facts,
         policy_name=_without_parameters(arguments.policy),
@@ -140,6 +155,8 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         policy_sha256=policy_sha256(arguments.policy),
         limits=limits_of(arguments),
         api_keys=keys_of(arguments),
+        tls=tls_of(arguments),
+        models_interval_s=arguments.models_interval_s,
         prefix_index_bytes=arguments.prefix_index_mb << 20,
         resilience=resilience_of(arguments),
         admin=_admin_of(arguments),
@@ -157,6 +174,32 @@ def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
         return None
     host, port = _host_and_port("--admin", arguments.admin)
     return AdminSettings(host, port, None if file is None else ApiKeys(file))
+
+
+def _read_replicas(tables: object, where: str, folder: Path) -> list[ReplicaOptions]:
+    from pointsman.cli.replica_tables import read_replicas
+
+    return read_replicas(tables, where, folder)
+
+
+def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
+    from pointsman.router.replica_options import ReplicaOptions
+    from pointsman.router.upstream import replica_address
+
+    urls = arguments.replica_urls
+    replicas: list[ReplicaOptions] = (
+        arguments.replicas if urls is None else [ReplicaOptions(replica_address(u)) for u in urls]
+    )
+    if not replicas:
+        raise InputError("serve: no replica; expected --replica URL, or [[replicas]] in --config")
+    addresses = [replica.address for replica in replicas]
+    for place, address in enumerate(addresses):
+        if address in addresses[:place]:
+            raise InputError(f"--replica {address.url}: is given twice")
+    unused = sorted({name for replica in replicas for name in replica.unused})
+    if unused:
+        _complain(f"{arguments.config}: of the replicas {', '.join(unused)} is not used yet")
+    return replicas
 
 
 def _host_and_port(flag: str, text: str) -> tuple[str, int]:

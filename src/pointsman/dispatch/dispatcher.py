@@ -66,6 +66,8 @@ class Question:
     session: str | None = None
     unread_tokens: int = 0
     streams: bool = False
+    attempt: int = 1
+    model: str | None = None
 
     @property
     def priced_tokens(self) -> int:
@@ -79,8 +81,6 @@ class Question:
         if self.session is not None:
             return hash_of(self.session)
         return self.chain.hashes[0] >> 1 if self.chain.hashes else 0
-
-    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)

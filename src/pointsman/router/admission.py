@@ -77,6 +77,8 @@ class Admission:
         self.membership = membership
         self.held_bytes = 0
         self.refused = 0
+        # Which of some replicas serve a model.
+        self.serving: Callable[[str | None, list[int]], list[int]] = lambda model, among: among
         self._resilience = resilience
         self._clock_s = clock_s
         self._held: OrderedDict[_Held, None] = OrderedDict()
@@ -121,7 +123,8 @@ class Admission:
         self.let_in()
 
     def _place_now(self, asked: Asked) -> Place | None:
-        candidates = self.membership.candidates(asked.tried)
+        free = self.membership.candidates(asked.tried)
+        candidates = self.serving(asked.question.model, free)
         if not candidates:
             return None
         return Place(self.dispatcher.choose(asked.question, candidates), self.membership)

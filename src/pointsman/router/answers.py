@@ -37,9 +37,9 @@ def status_line(status: int, phrase: bytes | None = None) -> bytes:
     return b"HTTP/1.1 %d %s" % (status, phrase)
 
 
-def error_body(message: str, kind: str, code: str) -> bytes:
+def error_body(message: str, kind: str, code: str, param: str | None = None) -> bytes:
     """An error in the shape of OpenAI's API."""
-    error = {"message": message, "type": kind, "param": None, "code": code}
+    error = {"message": message, "type": kind, "param": param, "code": code}
     return msgspec.json.encode({"error": error})
 
 

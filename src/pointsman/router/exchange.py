@@ -19,6 +19,7 @@ from pointsman.router.admission import Admission, Asked, Place, RefusedError
 from pointsman.router.answers import failure, refusal
 from pointsman.router.client import ClientConnection
 from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes
+from pointsman.router.models import ModelTable, is_list
 from pointsman.router.pool import Pool
 from pointsman.router.prompt import CHAT, COMPLETIONS, QuestionReader, request_id_of
 from pointsman.router.relay import Relay, Stamp
@@ -54,7 +55,10 @@ class _Call:
 class Exchange:
     """Serves requests: a choice for each attempt, forwarded, streamed back and accounted."""
 
-    def __init__(self, admission: Admission, reader: QuestionReader, most_retries: int) -> None:
+    def __init__(
+        self, admission: Admission, reader: QuestionReader, models: ModelTable, most_retries: int
+    ) -> None:
+        self._models = models
         self._admission = admission
         self._dispatcher = admission.dispatcher
         self._membership = admission.membership
@@ -69,11 +73,20 @@ class Exchange:
         if request.path == READY:
             client.answer(request, readiness_of(self._membership), [])
             return
+        if is_list(request.method, request.path):
+            answer = await self._models.answer(request.path, self._membership.ready)
+            if answer is not None:
+                client.answer(request, answer, [])
+                return
         try:
             request_id = request_id_of(request)
             question = self._reader.question(request, request_id)
         except InputError as error:
             client.answer(request, refusal(400, str(error), "invalid_body"), [])
+            return
+        refused = await self._models.check(question.model, self._membership.ready)
+        if refused is not None:
+            client.answer(request, refused, [])
             return
         asked = Asked(question, len(request.body))
         await self._carry(_Call(request, request_id, client, asked))

@@ -45,8 +45,11 @@ TokenId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 Limit = Annotated[int, msgspec.Meta(ge=-1, le=MAX_TOKENS)]
 
 
-class _Limits(msgspec.Struct):
+class _Named(msgspec.Struct):
     model: str | None = None
+
+
+class _Limits(_Named):
     cache_salt: str | None = None
     user: str | None = None
     max_tokens: Limit | None = None
@@ -63,6 +66,7 @@ class _Completion(_Limits, kw_only=True):
     prompt: str | list[str | TokenId | list[TokenId]]
 
 
+_NAMED = msgspec.json.Decoder(_Named)
 _CHAT = msgspec.json.Decoder(_Chat)
 _COMPLETION = msgspec.json.Decoder(_Completion)
 
@@ -84,6 +88,7 @@ class QuestionReader:
                 output_tokens=DEFAULT_OUTPUT_TOKENS,
                 session=self._hashed(session),
                 unread_tokens=-(-len(request.body) // BYTES_A_TOKEN),
+                model=_model_of(request),
             )
         asked = _decoded(request.body, path)
         prompt = _canonical(asked)
@@ -95,6 +100,7 @@ class QuestionReader:
             chain=chain_of(prompt.kept, asked.model or "", asked.cache_salt or ""),
             session=self._hashed(session or asked.user),
             streams=bool(asked.stream),
+            model=asked.model,
         )
 
     def _hashed(self, session: str | None) -> str | None:
@@ -140,6 +146,17 @@ def chain_of(prompt: bytes | bytearray, model: str, salt: str = "") -> Chain:
 def _is_read(request: ClientRequest, path: str) -> bool:
     plain = request.header(b"content-encoding") in (None, b"identity")
     return path in (CHAT, COMPLETIONS) and request.method == b"POST" and plain
+
+
+def _model_of(request: ClientRequest) -> str | None:
+    """The model that a body names whose prompt is not read; None where it is no such JSON."""
+    kind = request.header(b"content-type") or b""
+    if not kind.lower().startswith(b"application/json"):
+        return None
+    try:
+        return _NAMED.decode(request.body).model
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _decoded(body: bytes | bytearray, path: str) -> _Chat | _Completion:

@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -33,6 +34,7 @@ from pointsman.router.client import ClientConnection, Serve
 from pointsman.router.edge import Complain, Connection, Edge, EdgeLimits
 from pointsman.router.exchange import Exchange
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
+from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
 from pointsman.router.probes import Prober
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
 from pointsman.router.settings import Resilience
@@ -66,6 +68,7 @@ class RouterSettings:
 
     ``policy_name`` is how the log names the policy, ``policy_sha256`` the digest of its file.
     ``spare_slots``: how many replicas may be added while it runs.
+    ``models``: those of each replica, where they are given and not asked for.
     """
 
     replicas: Sequence[ReplicaAddress]
@@ -82,6 +85,18 @@ class RouterSettings:
     resilience: Resilience = field(default_factory=Resilience)
     spare_slots: int = SPARE_SLOTS
     admin: AdminSettings | None = None
+    models_interval_s: float = DEFAULT_INTERVAL_S
+    models: Sequence[Sequence[str]] = ()
+    tls: ssl.SSLContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What answers on a listener, and within which limits."""
+
+    serve: Serve
+    edge: Edge
+    tls: ssl.SSLContext | None = None
 
 
 class Router:
@@ -118,7 +133,12 @@ class Router:
         )
         self._prober = Prober(self.membership, settings.resilience.probing)
         reader = QuestionReader(session_key=os.urandom(16))
-        self._exchange = Exchange(self.admission, reader, settings.resilience.retries)
+        self.models = ModelTable(settings.models_interval_s)
+        for number, address in enumerate(settings.replicas):
+            self.models.add(number, address, settings.models[number] if settings.models else ())
+        self.admission.serving = self.models.candidates_for
+        self._exchange = Exchange(self.admission, reader, self.models, settings.resilience.retries)
+        self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._edges = [self.edge]  # and that of the admin API
         self._servers: list[asyncio.Server] = []
@@ -127,7 +147,8 @@ class Router:
 
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener."""
-        await self._listen(listener, self._exchange.serve, self.edge)
+        await self._listen(listener, Front(self._exchange.serve, self.edge, self._tls))
+        self.models.start()
         self._flush()
         self._sweep()
         self._prober.start()
@@ -136,14 +157,17 @@ class Router:
         """Serve the admin API to whoever connects to this listener."""
         edge = Edge(EdgeLimits(), keys, self.edge.complain)
         self._edges.append(edge)
-        await self._listen(listener, Admin(self.membership).serve, edge)
+        await self._listen(listener, Front(Admin(self.membership).serve, edge))
 
-    async def _listen(self, listener: socket.socket, serve: Serve, edge: Edge) -> None:
+    async def _listen(self, listener: socket.socket, front: Front) -> None:
         server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(serve, edge), sock=listener
+            lambda: ClientConnection(front.serve, front.edge),
+            sock=listener,
+            ssl=front.tls,
+            ssl_handshake_timeout=front.edge.limits.head_timeout_s if front.tls else None,
         )
         self._servers.append(server)
-        edge.start()
+        front.edge.start()
 
     @property
     def _connections(self) -> list[Connection]:
@@ -167,6 +191,7 @@ class Router:
         for edge in self._edges:
             edge.stop()
         self._prober.stop()
+        self.models.close()
         self.membership.close()
         for timer in (self._flusher, self._sweeper):
             if timer is not None:
@@ -195,6 +220,7 @@ class Router:
     def _welcome(self, replica: Replica) -> None:
         number = self.dispatcher.join(replica.url, self._facts)
         assert number == replica.number, "replicas are numbered alike everywhere"
+        self.models.add(number, replica.pool.address, ())
         self._prober.watch(replica)
 
 
@@ -282,20 +308,20 @@ class Serving:
         if self.admin is not None and self.settings.admin is not None:
             await router.start_admin(self.admin, self.settings.admin.keys)
         gc.freeze()  # the collector need not go through the compiler's objects again and again
-        announce(_said(self.listener, self.admin))
+        announce(self._said())
         await told.get()
         await _stop_or_be_told_again(router, told)
 
+    def _said(self) -> str:
+        own = url_of(self.listener, self.settings.tls)
+        return own if self.admin is None else f"{own}; admin on {url_of(self.admin)}"
 
-def _said(listener: socket.socket, admin: socket.socket | None) -> str:
-    own = url_of(listener)
-    return own if admin is None else f"{own}; admin on {url_of(admin)}"
 
-
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, tls: ssl.SSLContext | None = None) -> str:
     """Where the socket listens."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if tls is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 async def _stop_or_be_told_again(router: Router, told: asyncio.Queue[int]) -> None:
