@@ -311,7 +311,8 @@ def test_the_documented_defaults_are_those_of_the_code():
     documented = {}
     for flags, _, defaults in rows:
         names = re.findall(r"`(--[a-z-]+)", flags)
-        documented.update(zip(names, defaults.strip().split(", "), strict=True))
+        values = defaults.split(", ") if len(names) > 1 else [defaults]
+        documented.update(zip(names, (value.strip() for value in values), strict=True))
     for action in parser._actions[1:]:
         shown = "none" if action.default is None else f"{action.default:g}"
         assert documented[action.option_strings[0]] == shown

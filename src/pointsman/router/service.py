@@ -128,6 +128,7 @@ class Router:
         means = Means(settings.resilience)
         self.membership = Membership(settings.replicas, means, slots)
         self.membership.on_joined = self._welcome
+        self.membership.on_left = lambda replica: self.models.remove(replica.number)
         self.admission = Admission(
             self.dispatcher, self.membership, settings.resilience, means.clock_s
         )
