@@ -130,3 +130,12 @@ def test_an_emptied_file_lets_nobody_in_and_that_is_said(key_file):
     keys.reload(complaints.append)
     assert not keys.accept(b"Bearer sk-one")
     assert "nobody is let in" in complaints[0]
+
+
+def test_whether_a_replica_is_up_is_told_without_a_key(key_file):
+    async def main():
+        async with bench(api_keys=ApiKeys(key_file)) as at:
+            ready = await at.client.request("GET", "/ready")
+            return ready.status, ready.json
+
+    assert run(main()) == (200, {"ready": True})

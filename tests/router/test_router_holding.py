@@ -282,3 +282,56 @@ def test_without_a_limit_nobody_waits():
             return held(at)
 
     assert run(main()) == (0, 0)
+
+
+# For a model.
+
+
+def test_nobody_waits_behind_one_whose_model_no_replica_serves_just_now():
+    async def main():
+        models = [("a",), ("b",)]
+        async with bench(answer_json, answer_json, models=models, holding=PATIENT) as at:
+            await at.fakes[0].__aexit__()
+            await until(lambda: at.router.membership[0].state == "unreachable")
+            async with RawClient(at.port) as waiting:
+                waiting.send("POST", CHAT, chat(model="a"))
+                await until(lambda: held(at)[0] == 1)
+                others = [(await at.client.post(CHAT, chat(model="b"))).status for _ in range(3)]
+                async with FakeReplica(port=at.fakes[0].port) as back:
+                    answer = await waiting.response()
+                    return others, answer.status, len(back.requests), held(at)
+
+    assert run(main()) == ([200] * 3, 200, 1, (0, 0))
+
+
+def test_of_those_that_wait_for_different_models_on_one_replica_who_came_first_goes_first():
+    async def main():
+        gate = Gate()
+        models = [("a", "b")]
+        async with (
+            bench(gate, models=models, holding=PATIENT, max_in_flight=1) as at,
+            clients(at.port, 5) as asking,
+        ):
+            for number, client in enumerate(asking):
+                body = chat(model="ab"[number % 2])
+                client.send("POST", CHAT, body, x_request_id=str(number))
+                await until(lambda n=number: len(gate.asked) + held(at)[0] == n + 1)
+            for number in range(5):
+                await until(lambda n=number: len(gate.asked) == n + 1)
+                gate.passes.release()
+            assert [(await client.response()).status for client in asking] == [200] * 5
+            return gate.asked
+
+    assert run(main()) == list("01234")
+
+
+def test_beyond_the_bounds_a_model_that_no_living_replica_serves_is_a_503():
+    async def main():
+        async with bench(answer_json, answer_json, models=[("a",), ("b",)]) as at:
+            await at.fakes[0].__aexit__()
+            await until(lambda: at.router.membership[0].state == "unreachable")
+            return await at.client.post(CHAT, chat(model="a"))
+
+    response = run(main())
+    assert (response.status, response.json["error"]["code"]) == (503, "model_unavailable")
+    assert response.headers["retry-after"] == "1"

@@ -18,12 +18,13 @@ from pointsman.costs.iteration import IterationCosts
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES
+from pointsman.dispatch.record import Reading
 from pointsman.replay.replay import replay_same
 from pointsman.router.edge import EdgeLimits
 from pointsman.router.listening import is_loopback
 from pointsman.router.sessions import Sessions
 from pointsman.router.upstream import replica_address
-from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
+from tests.router.fake_replicas import FakeReplica, answer_json, never_answer, sized
 from tests.router.raw_http import RawClient
 from tests.router.routers import chat, run, until
 from tests.router.serve_process import serving
@@ -60,7 +61,8 @@ def test_costs_and_slack_come_from_flags_and_stand_in_the_log(tmp_path):
 
     async def main():
         async with FakeReplica(answer_json) as fake:
-            flags = ("--costs", str(costs), "--slack-ms", "40", "--decision-log", str(path))
+            flags = ("--costs", str(costs), "--policy", "locality_aware", "--slack-ms", "40")
+            flags = (*flags, "--decision-log", str(path))
             with serving("--replica", fake.url, *flags) as router:
                 async with RawClient(router.port) as client:
                     await client.post(CHAT, chat(max_tokens=10))
@@ -73,6 +75,51 @@ def test_costs_and_slack_come_from_flags_and_stand_in_the_log(tmp_path):
     assert log.head.parameters == {"slack_ms": 40}
     assert log.head.facts == [ReplicaFacts(IterationCosts(0.0, 3.0, 2.0, 0.0))]
     assert log.choices[0].expected_work_ms == 3.0 * log.choices[0].prompt_tokens
+
+
+def test_the_policy_is_told_the_objectives_and_is_the_one_that_counts_misses_unless_asked():
+    async def main():
+        async with FakeReplica(answer_json) as fake:
+            flags = ("--replica", fake.url, "--goodput", "ttft:2000", "tpot:50")
+            with serving(*flags) as router:
+                return router.announcement
+
+    assert "policy fewest_misses(ttft_ms=2000, tpot_ms=50)" in run(main())
+
+
+def test_engines_metrics_are_on_the_page_of_ours_and_in_the_log(tmp_path):
+    path = tmp_path / "log"
+    vllm = (
+        b"vllm:num_requests_waiting 3\nvllm:num_requests_running 7\nvllm:kv_cache_usage_perc 0.5\n"
+    )
+
+    async def engine(request, wire):
+        if request.path == "/metrics":
+            await wire.send(sized(vllm, b"text/plain"))
+        else:
+            await answer_json(request, wire)
+
+    async def main():
+        async with FakeReplica(engine) as fake:
+            flags = ("--scrape-interval-s", "1", "--decision-log", str(path))
+            with serving("--replica", fake.url, *flags) as router:
+                async with RawClient(router.port) as client, asyncio.timeout(20):
+                    page = b""
+                    while b"pointsman_engine_waiting_requests{" not in page:
+                        await asyncio.sleep(0.05)
+                        page = (await client.request("GET", "/metrics")).body
+                    await client.post(CHAT, chat())
+                return page, router.stop()
+
+    page, code = run(main())
+    assert code == 0
+    assert re.search(rb"pointsman_engine_waiting_requests\{.*\} 3", page)
+    log = read_log(path)
+    reading = next(event for event in log.events if isinstance(event, Reading))
+    [choice] = log.choices
+    assert reading.gauges == (3.0, 7.0, 0.5)
+    assert choice.view["waiting"] == [3.0]
+    assert choice.view["kv_use"] == [0.5]
 
 
 def test_a_request_in_flight_may_end_while_the_router_stops(tmp_path):
@@ -145,21 +192,14 @@ def test_replicas_are_added_through_the_admin_api_which_wants_the_key_of_its_fil
                 )
                 async with RawClient(port) as admin, RawClient(router.port) as client:
                     body = {"url": two.url}
-                    refused = await admin.post("/replicas", body)
+                    async with RawClient(port) as stranger:
+                        refused = await stranger.post("/replicas", body)
                     bearer = "Bearer 0123456789abcdef"
                     added = await admin.post("/replicas", body, authorization=bearer)
                     await client.post(CHAT, chat())
                 return refused.status, added.status, added.json["id"], router.stop()
 
     assert run(main()) == (401, 201, 1, 0)
-
-
-def test_a_key_that_is_short_is_refused(tmp_path, capsys):
-    key = tmp_path / "key"
-    key.write_text("short\n")
-    flags = ["--replica", "http://a", "--admin", "127.0.0.1:0", "--admin-key-file", str(key)]
-    assert main(["serve", *flags]) == 2
-    assert "the length of the key is 5; expected one line of at least 16" in capsys.readouterr().err
 
 
 def test_it_listens_on_loopback_only():
@@ -195,8 +235,14 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--listen", "here"], "--listen here: expected HOST:PORT"),
         (["--replica", "http://a", "--listen", "1.2.3.4:70000"], "a port in 0..65535"),
         (["--replica", "http://a", "--costs", "x.yaml"], "expected .json or .toml"),
-        (["--replica", "http://a", "--slack-ms", "-1"], "slack_ms is -1.0"),
+        (["--replica=http://a", "--policy=locality_aware", "--slack-ms=-1"], "slack_ms is -1.0"),
         (["--replica", "http://a", "--policy", "random", "--slack-ms", "1"], "--slack-ms"),
+        (["--replica", "http://a", "--goodput", "ttfd:3"], "ttfd"),
+        (
+            ["--replica=http://a", "--policy=random", "--goodput", "ttft:3"],
+            "no such objective",
+        ),
+        (["--replica", "http://a", "--scrape-interval-s", "0.5"], "interval_s is 0.5"),
         (["--replica", "http://a", "--seed", "-1"], "--seed is -1; expected an integer >= 0"),
         (["--replica", "http://a", "--prefix-index-mb", "0"], "--prefix-index-mb is 0"),
         (["--replica", "http://a", "--max-headers", "0"], "max_headers is 0"),
@@ -268,6 +314,7 @@ def test_a_session_is_what_the_flags_say():
     async def main():
         async with FakeReplica(answer_json) as one, FakeReplica(answer_json) as two:
             flags = ("--session-header", "X-Chat", "--session-from-user")
+            flags = (*flags, "--policy", "locality_aware")
             replicas = ("--replica", one.url, "--replica", two.url)
             with serving(*replicas, *flags) as router:
                 async with RawClient(router.port) as client:

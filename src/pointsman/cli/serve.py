@@ -23,12 +23,15 @@ from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
     from pointsman.dispatch.facts import ReplicaFacts
+    from pointsman.policies.policy import Policy
+    from pointsman.router.engine.scraper import ScrapeSettings
     from pointsman.router.replica_options import ReplicaOptions
     from pointsman.router.service import AdminSettings, RouterSettings
 
 NAME = "serve"
 HELP = "route OpenAI-compatible requests over replicas, and log why each went where it went"
 
+DEFAULT_POLICY = "fewest_misses"
 DEFAULT_HOST = "127.0.0.1"
 MAX_PORT = 65535
 MOST_INDEX_MB = 32 << 10
@@ -60,11 +63,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--policy",
-        default="locality_aware",
+        default=DEFAULT_POLICY,
         metavar="NAME[:p=v]",
         help="a policy of ours, or FILE.py:NAME of yours (default: %(default)s)",
     )
     options.add_slack(parser)
+    parser.add_argument(
+        "--goodput",
+        nargs="+",
+        metavar="NAME:MS",
+        help="objectives that the policy is told, as in ttft:3000 tpot:60",
+    )
     parser.add_argument(
         "--costs",
         type=Path,
@@ -99,6 +108,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how often replicas are asked for their models; 0: never, each is taken to serve all"
         " (default: %(default)s)",
     )
+    parser.add_argument(
+        "--scrape-interval-s",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="how often engines are asked for their metrics, 1 at least; 0: never"
+        " (default: %(default)s)",
+    )
     add_sessions(parser)
     add_edge(parser)
     add_resilience(parser)
@@ -111,7 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--admin-key-file",
         type=Path,
         metavar="FILE",
-        help="holds the key that the admin API wants as Authorization: Bearer KEY",
+        help="keys, one a line, of which the admin API wants one",
     )
 
 
@@ -151,7 +168,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
     check_integer("serve", "--prefix-index-mb", arguments.prefix_index_mb, 1, most=MOST_INDEX_MB)
     replicas = _replicas(arguments)
     host, port = _host_and_port("--listen", arguments.listen)
-    policy = options.policy_of(arguments.policy, arguments.slack_ms)
+    policy = _policy_of(arguments)
     facts = ReplicaFacts() if arguments.costs is None else read_facts(arguments.costs)
     return RouterSettings(
         replicas=[replica.address for replica in replicas],
@@ -171,8 +188,42 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         models_interval_s=arguments.models_interval_s,
         prefix_index_bytes=arguments.prefix_index_mb << 20,
         resilience=resilience_of(arguments),
+        scrape=_scrape_of(arguments),
         admin=_admin_of(arguments),
     )
+
+
+def _policy_of(arguments: argparse.Namespace) -> Policy:
+    from pointsman.fleet.objectives import with_objectives
+    from pointsman.metrics.goodput import objectives_of
+
+    policy = options.policy_of(arguments.policy, arguments.slack_ms)
+    if arguments.goodput is None:
+        return policy
+    (told,) = with_objectives([arguments.policy], [policy], objectives_of(arguments.goodput))
+    if told == policy:
+        raise InputError(f"--goodput: policy {policy.name} goes by no such objective")
+    return told
+
+
+def _scrape_of(arguments: argparse.Namespace) -> ScrapeSettings | None:
+    from pointsman.router.engine.scraper import ScrapeSettings
+
+    interval_s = arguments.scrape_interval_s
+    return None if interval_s == 0 else ScrapeSettings(interval_s)
+
+
+def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
+    from pointsman.router.api_keys import ApiKeys
+    from pointsman.router.service import AdminSettings
+
+    file = arguments.admin_key_file
+    if arguments.admin is None:
+        if file is not None:
+            raise InputError(f"--admin-key-file {file}: is for --admin, which is not given")
+        return None
+    host, port = _host_and_port("--admin", arguments.admin)
+    return AdminSettings(host, port, None if file is None else ApiKeys(file))
 
 
 def _read_replicas(tables: object, where: str, folder: Path) -> list[ReplicaOptions]:
@@ -199,19 +250,6 @@ def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
     if unused:
         _complain(f"{arguments.config}: of the replicas {', '.join(unused)} is not used yet")
     return replicas
-
-
-def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
-    from pointsman.router.admin import read_key
-    from pointsman.router.service import AdminSettings
-
-    file = arguments.admin_key_file
-    if arguments.admin is None:
-        if file is not None:
-            raise InputError(f"--admin-key-file {file}: is for --admin, which is not given")
-        return None
-    host, port = _host_and_port("--admin", arguments.admin)
-    return AdminSettings(host, port, None if file is None else read_key(file))
 
 
 def _facts_of(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaFacts:

@@ -1,7 +1,11 @@
 """Where a request gets its place on a replica: at once, or after a wait in the router.
 
-It waits while no replica is ready, or all are full; first come, first served, so many, so large
-and so long at most. Who waits is asked about anew, through the policy, when a place may be free.
+It waits while no replica that serves its model is ready, or all of those are full; first come,
+first served, so many, so large and so long at most. Who waits is asked about anew, through the
+policy, when a place may be free.
+
+A line for each model, so that nobody waits behind one whose model nobody serves just now. Where
+replicas serve several models, who came first goes first.
 """
 
 from __future__ import annotations
@@ -36,6 +40,12 @@ class Asked:
     size_bytes: int
     tried: set[int] = field(default_factory=set)
     held_until_s: float | None = None  # None: it has never waited
+    turn: int = 0  # the lower goes first, once it has waited
+
+    @property
+    def line(self) -> str | None:
+        """Whom it waits behind: those of the same model."""
+        return self.question.model
 
 
 class Place:
@@ -83,17 +93,23 @@ class Admission:
         self.refused = 0
         self._resilience = resilience
         self._clock_s = clock_s
-        self._held: OrderedDict[_Held, None] = OrderedDict()
+        self._lines: dict[str | None, OrderedDict[_Held, None]] = {}  # none of them empty
+        self._turns = 0
         membership.on_opening = self.let_in
 
     @property
     def held(self) -> int:
         """How many requests wait."""
-        return len(self._held)
+        return sum(map(len, self._lines.values()))
+
+    def ready_for(self, question: Question) -> list[int]:
+        """The replicas that are ready and serve its model."""
+        barred = self.barred_for(question.model)
+        return [number for number in self.membership.ready if number not in barred]
 
     async def place(self, asked: Asked) -> Place:
         """A place for the request. Raises RefusedError where it can have none, nor wait longer."""
-        if not self._held:
+        if asked.line not in self._lines:
             place = self._place_now(asked)
             if place is not None:
                 return place
@@ -101,26 +117,34 @@ class Admission:
 
     def let_in(self) -> None:
         """Give places to those that wait, as far as there are any."""
-        while self._held:
-            held = next(iter(self._held))
-            if not held.place.done():  # its client may have left just now
-                try:
-                    place = self._place_now(held.asked)
-                except Exception as error:  # a policy that is broken is that request's error
-                    held.place.set_exception(error)
-                else:
-                    if place is None:
-                        return
-                    held.place.set_result(place)
-            self._forget(held)
+        stuck: set[str | None] = set()
+        while len(stuck) < len(self._lines) and self.membership.has_room:
+            heads = (next(iter(line)) for key, line in self._lines.items() if key not in stuck)
+            first = min(heads, key=lambda held: held.asked.turn)
+            if not self._let_in(first):
+                stuck.add(first.asked.line)
+
+    def _let_in(self, held: _Held) -> bool:
+        """Whether it waits no more."""
+        if not held.place.done():  # its client may have left just now
+            try:
+                place = self._place_now(held.asked)
+            except Exception as error:  # a policy that is broken is that request's error
+                held.place.set_exception(error)
+            else:
+                if place is None:
+                    return False
+                held.place.set_result(place)
+        self._forget(held)
+        return True
 
     def check(self, now_s: float) -> None:
         """Refuse those that have waited for too long, and look again for the others."""
-        for held in list(self._held):
+        for held in [held for line in self._lines.values() for held in line]:
             until_s = held.asked.held_until_s
             if until_s is not None and now_s >= until_s and not held.place.done():
                 waited = f"after {self._resilience.holding.timeout_ms:g} ms"
-                held.place.set_exception(self._refusal(waited))
+                held.place.set_exception(self._refusal(held.asked, waited))
                 self._forget(held)
         self.let_in()
 
@@ -143,40 +167,47 @@ class Admission:
             self._forget(held)
 
     def _hold(self, asked: Asked) -> _Held:
-        """Put the request in the queue: at its end, or in front where it has waited before."""
-        limits, now_s = self._resilience.holding, self._clock_s()
+        """Put the request in its line: at the end, or in front where it has waited before."""
+        limits, now_s, waiting = self._resilience.holding, self._clock_s(), self.held
         has_waited = asked.held_until_s is not None
         if asked.held_until_s is None:
             asked.held_until_s = now_s + limits.timeout_ms / 1000.0
-        is_full = (
-            len(self._held) >= limits.requests or self.held_bytes + asked.size_bytes > limits.bytes
-        )
+            self._turns += 1
+            asked.turn = self._turns
+        is_full = waiting >= limits.requests or self.held_bytes + asked.size_bytes > limits.bytes
         if is_full or now_s >= asked.held_until_s:
-            raise self._refusal(f"and {len(self._held)} requests wait" if is_full else "now")
+            raise self._refusal(asked, f"and {waiting} requests wait" if is_full else "now")
         asked.tried.clear()  # who waited may find them as good as new
         held = _Held(asked, asyncio.get_running_loop().create_future())
-        self._held[held] = None
+        line: OrderedDict[_Held, None] = self._lines.setdefault(asked.line, OrderedDict())
+        line[held] = None
         self.held_bytes += asked.size_bytes
         if has_waited:
-            self._held.move_to_end(held, last=False)
+            line.move_to_end(held, last=False)
         return held
 
     def _forget(self, held: _Held) -> None:
-        if held in self._held:
-            del self._held[held]
+        line = self._lines.get(held.asked.line)
+        if line is not None and held in line:
+            del line[held]
             self.held_bytes -= held.asked.size_bytes
+            if not line:
+                del self._lines[held.asked.line]
 
-    def _refusal(self, how: str) -> RefusedError:
+    def _refusal(self, asked: Asked, how: str) -> RefusedError:
         self.refused += 1
-        if self.membership.ready:
+        if self.ready_for(asked.question):
             most = self._resilience.max_in_flight
             message = f"all replicas have {most} requests in flight, {how}"
             return RefusedError(message, 429, "overloaded", 1)
+        next_probe_s = math.ceil(self._resilience.probing.interval_ms / 1000.0)
+        if self.membership.ready:
+            message = f"no replica that serves the model `{asked.question.model}` is ready, {how}"
+            return RefusedError(message, 503, "model_unavailable", next_probe_s)
         failures = [
             f"; {member.url}: {member.health.last_failure.error}"
             for member in self.membership.members
             if member.health.last_failure is not None
         ]
         message = f"no replica is ready, {how}{''.join(failures[:1])}"
-        next_probe_s = math.ceil(self._resilience.probing.interval_ms / 1000.0)
         return RefusedError(message, 503, "no_replica_ready", next_probe_s)

@@ -41,6 +41,11 @@ class Engines:
         if self._scraper is not None:
             self._scraper.watch(replica.number, replica.pool.address)
 
+    def unwatch(self, replica: Replica) -> None:
+        """It is gone."""
+        if self._scraper is not None:
+            self._scraper.unwatch(replica.number)
+
     def check(self) -> None:
         """Forget what has become too old to go by."""
         if self._scraper is None:

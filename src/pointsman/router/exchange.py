@@ -137,8 +137,7 @@ class Exchange:
 
         One that was never sent may wait for any replica at no cost, for its wait is bounded.
         """
-        model = call.asked.question.model
-        ready = self._models.candidates_for(model, self._membership.ready)
+        ready = self._admission.ready_for(call.asked.question)
         if isinstance(error, UnreachableError):
             if not ready:
                 return True

@@ -75,8 +75,8 @@ class Membership:
     """The replicas of a router, in ``slots`` numbers.
 
     ``on_opening`` is called when a request that could not be sent may now find a replica;
-    ``on_joined`` when a replica was added after the start; ``on_restarted`` when one is back that
-    may have been started anew in between.
+    ``on_joined`` when a replica was added after the start, ``on_left`` when one was removed,
+    ``on_restarted`` when one is back that may have been started anew in between.
     """
 
     def __init__(self, addresses: Sequence[ReplicaAddress], means: Means, slots: int) -> None:
@@ -84,6 +84,7 @@ class Membership:
         self.on_opening: Callable[[], None] = lambda: None
         self.on_joined: Callable[[Replica], None] = lambda replica: None
         self.on_restarted: Callable[[Replica], None] = lambda replica: None
+        self.on_left: Callable[[Replica], None] = lambda replica: None
         self._means = means
         self._members: list[Replica] = []
         self._ready: list[int] = []
@@ -173,15 +174,23 @@ class Membership:
         """Those that requests may go to: all that are up, or else those that are only unwell."""
         return self._ready
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one of those that are ready is not full."""
+        return any(self._has_room(self._members[number]) for number in self._ready)
+
+    def _has_room(self, replica: Replica) -> bool:
+        most = self._means.resilience.max_in_flight
+        return most is None or replica.in_flight < most
+
     def candidates(self, without: set[int]) -> list[int]:
         """Those for the next request, ``without`` some: ready, not full, and, while they are
         warming up, in their turn, unless none would remain."""
-        most = self._means.resilience.max_in_flight
         members = self._members
         free = [
             number
             for number in self._ready
-            if number not in without and (most is None or members[number].in_flight < most)
+            if number not in without and self._has_room(members[number])
         ]
         self._asked += 1
         draw = self._asked * _GOLDEN % 1.0
@@ -221,9 +230,10 @@ class Membership:
         return replica
 
     def _let_go(self, replica: Replica) -> None:
-        if replica.leaves and not replica.in_flight:
+        if replica.leaves and not (replica.in_flight or replica.is_removed):
             replica.is_removed = True
             replica.pool.close()
+            self.on_left(replica)
 
     def _sort_out(self) -> None:
         serving = [replica for replica in self.members if not replica.is_draining]

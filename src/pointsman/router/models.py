@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import msgspec
 
 from pointsman.core.checks import check_number
-from pointsman.router.answers import Answer, error_body, failure, report
+from pointsman.router.answers import Answer, error_body, report
 from pointsman.router.engine.fetch import Limits, Page, PageError, fetch
 from pointsman.router.upstream import ReplicaAddress
 
@@ -106,9 +106,9 @@ class ModelTable:
         return None if models is None else list(models)
 
     async def check(self, model: str | None, living: Sequence[int]) -> Answer | None:
-        """What a request gets whose model none of the living replicas serves, even asked anew.
+        """The 404 for a model that no replica serves, even asked anew.
 
-        A 503 where one that is not living does, else a 404; None where it may be served.
+        None where one may serve it, now or when it lives again.
         """
         if not living or self.candidates_for(model, living):
             return None
@@ -118,9 +118,7 @@ class ModelTable:
             return None
         others = [number for number in self._replicas if number not in living]
         if any(model in (self._replicas[number].models or ()) for number in others):
-            return failure(
-                503, f"no replica that serves the model `{model}` is ready", "model_unavailable"
-            )
+            return None
         return no_such_model(model)
 
     async def answer(self, path: str, among: Sequence[int]) -> Answer | None:

@@ -47,7 +47,7 @@ class Serving:
         loop.add_signal_handler(signal.SIGHUP, router.edge.reload_keys)
         await router.start(self.listener)
         if self.admin is not None and self.settings.admin is not None:
-            await router.start_admin(self.admin, self.settings.admin.key)
+            await router.start_admin(self.admin, self.settings.admin.keys)
         gc.freeze()  # the collector need not go through the compiler's objects again and again
         announce(self._said())
         await told.get()

@@ -46,17 +46,17 @@ FLUSH_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class AdminSettings:
-    """Where the admin API listens, and the key that it wants, if any.
+    """Where the admin API listens, and the keys that it wants, if any.
 
     Raises InputError for an address that other machines reach, without a key.
     """
 
     host: str
     port: int
-    key: bytes | None = None
+    keys: ApiKeys | None = None
 
     def __post_init__(self) -> None:
-        if self.key is None and not is_loopback(self.host):
+        if self.keys is None and not is_loopback(self.host):
             raise InputError(
                 f"--admin {self.host}:{self.port}: can be reached from other machines; expected"
                 " --admin-key-file, or a loopback address"
@@ -140,6 +140,7 @@ class Router:
         self.membership = Membership(settings.replicas, means, slots)
         self.membership.on_joined = self._welcome
         self.membership.on_restarted = self._forget
+        self.membership.on_left = self._part_with
         self.admission = Admission(
             self.dispatcher, self.membership, settings.resilience, means.clock_s
         )
@@ -160,7 +161,7 @@ class Router:
         )
         self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
-        self._admin_edge = Edge(settings.limits, None, complain)  # has a key of its own
+        self._edges = [self.edge]  # and that of the admin API
         self._servers: list[asyncio.Server] = []
         self._flusher: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -168,7 +169,6 @@ class Router:
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener."""
         await self._listen(listener, ClientSide(self._exchange.serve, self.edge, self._tls))
-        self.edge.start()
         self.models.start()
         self._flush()
         self._sweep()
@@ -176,20 +176,25 @@ class Router:
         for replica in self.membership.members:
             self.engines.watch(replica)
 
-    async def start_admin(self, listener: socket.socket, key: bytes | None) -> None:
+    async def start_admin(self, listener: socket.socket, keys: ApiKeys | None) -> None:
         """Serve the admin API to whoever connects to this listener."""
-        self._admin_edge.start()
-        serve = Admin(self.membership, key).serve
-        await self._listen(listener, ClientSide(serve, self._admin_edge))
+        edge = Edge(EdgeLimits(), keys, self.edge.complain)
+        self._edges.append(edge)
+        await self._listen(listener, ClientSide(Admin(self.membership).serve, edge))
 
-    async def _listen(self, listener: socket.socket, side: ClientSide) -> None:
+    async def _listen(self, listener: socket.socket, front: ClientSide) -> None:
         server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(side.serve, side.edge),
+            lambda: ClientConnection(front.serve, front.edge),
             sock=listener,
-            ssl=side.tls,
-            ssl_handshake_timeout=side.edge.limits.head_timeout_s if side.tls else None,
+            ssl=front.tls,
+            ssl_handshake_timeout=front.edge.limits.head_timeout_s if front.tls else None,
         )
         self._servers.append(server)
+        front.edge.start()
+
+    @property
+    def _connections(self) -> list[Connection]:
+        return [connection for edge in self._edges for connection in edge.connections]
 
     async def stop(self, drain_s: float | None = None) -> None:
         """Accept no more, let what is in flight end for a while, then cut it off.
@@ -200,14 +205,14 @@ class Router:
             drain_s = self._resilience.drain_ms / 1000.0
         for server in self._servers:
             server.close()
-        for connection in self._connections():
+        for connection in self._connections:
             connection.close_when_idle()
         await self._wait_for_clients(drain_s)
-        for connection in self._connections():
+        for connection in self._connections:
             connection.abort()
         await self._wait_for_clients(drain_s=1.0)
-        self.edge.stop()
-        self._admin_edge.stop()
+        for edge in self._edges:
+            edge.stop()
         self._prober.stop()
         self.models.close()
         await self.engines.close()
@@ -218,12 +223,9 @@ class Router:
         if self._log is not None:
             self._log.close()
 
-    def _connections(self) -> list[Connection]:
-        return [*self.edge.connections, *self._admin_edge.connections]
-
     async def _wait_for_clients(self, drain_s: float) -> None:
         deadline_s = time.monotonic() + drain_s
-        while self._connections() or self.dispatcher.ledger.in_flight:
+        while self._connections or self.dispatcher.ledger.in_flight:
             if time.monotonic() > deadline_s:
                 return
             await asyncio.sleep(0.01)
@@ -245,6 +247,10 @@ class Router:
         """It holds no prefixes any more, and may serve other models."""
         self.dispatcher.prefixes.forget(replica.number)
         self.models.forget(replica.number)
+
+    def _part_with(self, replica: Replica) -> None:
+        self.models.keep(self.membership.ids)
+        self.engines.unwatch(replica)
 
     def _welcome(self, replica: Replica) -> None:
         number = self.dispatcher.join(replica.url, self._facts)
