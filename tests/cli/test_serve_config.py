@@ -11,6 +11,7 @@ from pointsman.cli import serve
 from pointsman.cli.main import build_parser, main
 from pointsman.cli.parser import Parser
 from pointsman.cli.replica_tables import REPLICA_FIELDS
+from pointsman.router.service import head_of
 from pointsman.router.upstream import replica_address
 
 ROUTER_PAGE = Path(__file__).resolve().parents[2] / "docs" / "router.md"
@@ -134,9 +135,23 @@ def test_a_file_that_is_not_there_is_named_with_its_nearest(file, capsys):
 def test_what_is_set_of_a_replica_and_not_used_yet_is_said(file, capsys):
     serve._replicas(parsed("--config", str(file)))
     assert capsys.readouterr().err == (
-        f"pointsman: {file}: of the replicas costs, kv_events, max_num_seqs, metrics, weight"
-        " is not used yet\n"
+        f"pointsman: {file}: of the replicas kv_events, metrics, weight is not used yet\n"
     )
+
+
+def test_a_replica_has_costs_and_seats_of_its_own_where_its_table_says_so(tmp_path):
+    (tmp_path / "serve.toml").write_text(
+        'costs = "all.toml"\n'
+        '[[replicas]]\nurl = "http://a"\ncosts = "own.toml"\nmax_num_seqs = 7\n'
+        '[[replicas]]\nurl = "http://b"\n'
+    )
+    (tmp_path / "all.toml").write_text("prefill_ms_per_token = 2.0\n")
+    (tmp_path / "own.toml").write_text("prefill_ms_per_token = 3.0\n")
+    settings = serve._settings(parsed("--config", str(tmp_path / "serve.toml")))
+    own, shared = settings.facts_of_replicas
+    assert (own.costs.per_prefill_token_ms, own.max_num_seqs) == (3.0, 7)
+    assert (shared.costs.per_prefill_token_ms, shared.max_num_seqs) == (2.0, 0)
+    assert head_of(settings).facts == [own, shared]
 
 
 # The page.

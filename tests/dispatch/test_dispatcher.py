@@ -160,7 +160,7 @@ def test_a_choice_that_fails_changes_nothing():
     deciding.choose(question("good"))
     assert [line.sequence for line in log] == [0, 1, 2]
     assert deciding.ledger.in_flight == 3
-    assert deciding.homes.of("bad") == -1
+    assert deciding.homes.of("bad", 0.0) == -1
 
 
 @pytest.mark.parametrize("seed", [-1, 1 << 63])

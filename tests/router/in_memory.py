@@ -13,11 +13,14 @@ from pointsman.policies.catalogue import policy_named
 from pointsman.router.admission import Admission
 from pointsman.router.client import ClientConnection
 from pointsman.router.edge import Edge, EdgeLimits
+from pointsman.router.engines import Engines
 from pointsman.router.exchange import Exchange
 from pointsman.router.membership import Means, Membership
 from pointsman.router.models import ModelTable
+from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prompt import QuestionReader
 from pointsman.router.settings import Resilience
+from pointsman.router.status import OwnPages
 from pointsman.router.upstream import ReplicaAddress, Upstream, replica_address
 
 # More than any of our tasks needs to get from one wait to the next.
@@ -116,7 +119,11 @@ class World:
         models = ModelTable(0.0)
         for number, address in enumerate(addresses):
             models.add(number, address, ())
-        self._exchange = Exchange(self.admission, reader, models, resilience.retries)
+        counters = RouterCounters(2)
+        self.dispatcher.observer = counters
+        engines = Engines(self.dispatcher, None, self.complaints.append)
+        pages = OwnPages(self.admission, engines, counters)
+        self._exchange = Exchange(self.admission, reader, models, pages, resilience.retries)
 
     async def _connect(self, address: ReplicaAddress) -> Upstream:
         if self.gate is not None:

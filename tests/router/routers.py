@@ -14,7 +14,8 @@ import uvloop
 
 from pointsman.dispatch.dispatcher import Rules
 from pointsman.policies.catalogue import policy_named
-from pointsman.router.service import Router, RouterSettings, listener_on
+from pointsman.router.listening import listener_on
+from pointsman.router.service import Router, RouterSettings
 from pointsman.router.settings import Holding, Probing, Resilience
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, Script, answer_json
@@ -39,8 +40,8 @@ async def routing(
 ):
     """Yields (router, port). What the router complains of is added to ``complaints``.
 
-    ``given``: fields of Resilience or of RouterSettings. Probes come often, slow start is off and
-    nothing is held, where they do not say otherwise; replicas are not asked for their models.
+    ``given``: fields of Resilience or of RouterSettings. Probes come often, slow start is off,
+    nothing is held and replicas are not asked for their models, where they do not say otherwise.
     """
     names = {field.name for field in fields(Resilience)}
     resilience = {name: value for name, value in given.items() if name in names}

@@ -78,6 +78,17 @@ def test_a_probe_without_a_key_learns_that_the_router_lives_and_no_more(key_file
     assert "replicas" in full.json
 
 
+def test_whether_the_router_is_ready_may_be_asked_without_a_key(key_file):
+    async def main():
+        async with bench(api_keys=ApiKeys(key_file)) as at:
+            await until(lambda: at.router.membership.ready)
+            ready = await at.client.request("GET", "/ready")
+            return ready, (await at.client.request("GET", "/ready/x")).status
+
+    ready, other = run(main())
+    assert (ready.json["ready"], other) == (True, 401)
+
+
 @pytest.mark.parametrize("forwarded", [False, True])
 def test_a_key_of_the_router_is_passed_on_only_where_that_was_asked_for(key_file, forwarded):
     async def main():
@@ -119,12 +130,3 @@ def test_an_emptied_file_lets_nobody_in_and_that_is_said(key_file):
     keys.reload(complaints.append)
     assert not keys.accept(b"Bearer sk-one")
     assert "nobody is let in" in complaints[0]
-
-
-def test_whether_a_replica_is_up_is_told_without_a_key(key_file):
-    async def main():
-        async with bench(api_keys=ApiKeys(key_file)) as at:
-            ready = await at.client.request("GET", "/ready")
-            return ready.status, ready.json
-
-    assert run(main()) == (200, {"ready": True})

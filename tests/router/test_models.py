@@ -73,21 +73,42 @@ def test_the_list_of_models_is_the_union_over_the_replicas_and_says_who_serves_t
     assert entries["c"] == {**plain, "pointsman": {"replicas": [two], "stale": False}}
 
 
-def test_one_dead_replica_of_three_leaves_the_union_of_the_others():
+def test_with_one_dead_replica_of_three_the_list_is_the_union_of_the_other_two():
     async def main():
         async with bench(serving("a"), serving("b")) as at, FakeReplica(serving("c")) as third:
             urls = [*(fake.url for fake in at.fakes), third.url]
-            async with routing(urls) as (_, port), RawClient(port) as client:
+            async with routing(urls) as (router, port), RawClient(port) as client:
                 before = await client.request("GET", MODELS)
                 await third.__aexit__()
-                await asyncio.sleep(1.1)  # what was just asked is not asked again for a second
-                return before.json, await client.request("GET", MODELS)
+                await until(lambda: len(router.membership.ready) == 2)
+                return before, await client.request("GET", MODELS)
 
     before, after = run(main())
-    assert [entry["id"] for entry in before["data"]] == ["a", "b", "c"]
-    assert after.status == 200
-    stale = {entry["id"]: entry["pointsman"]["stale"] for entry in after.json["data"]}
-    assert stale == {"a": False, "b": False}  # the third is known to be down
+    assert (before.status, after.status) == (200, 200)
+    assert [entry["id"] for entry in before.json["data"]] == ["a", "b", "c"]
+    assert [entry["id"] for entry in after.json["data"]] == ["a", "b"]
+
+
+def test_what_a_living_replica_said_once_is_listed_as_stale_while_it_does_not_say_it_again():
+    is_well = [True]
+
+    async def script(request, wire):
+        if request.path == MODELS and not is_well[0]:
+            await wire.send(sized(b"{}", status=b"500 Oops"))
+        else:
+            await serving("b")(request, wire)
+
+    async def main():
+        async with bench(serving("a"), script) as at:
+            await at.client.request("GET", MODELS)
+            is_well[0] = False
+            await asyncio.sleep(1.1)  # what was just asked is not asked again for a second
+            return await at.client.request("GET", MODELS)
+
+    response = run(main())
+    assert response.status == 200
+    stale = {entry["id"]: entry["pointsman"]["stale"] for entry in response.json["data"]}
+    assert stale == {"a": False, "b": True}
 
 
 def test_one_model_is_described_by_its_name_with_slashes_or_a_404():
@@ -193,6 +214,23 @@ def test_llama_cpp_serves_its_model_under_any_name_unless_it_is_a_router():
 
     assert run(statuses(owned_by="llamacpp")) == 200
     assert run(statuses(owned_by="llamacpp", status={"value": "loaded"})) == 404
+
+
+def test_a_retry_goes_to_another_replica_that_serves_the_model():
+    async def dies(request, wire):
+        if request.path == MODELS:
+            await wire.send(sized(listing("a")))
+        else:
+            wire.die()
+
+    async def main():
+        scripts = (dies, serving("b"), serving("a"))
+        async with bench(*scripts, models_interval_s=OFTEN_S) as at:
+            await known(at)
+            answers = [await at.client.post(CHAT, chat(model="a")) for _ in range(2)]
+            return [answer.status for answer in answers], served(at.fakes[1])
+
+    assert run(main()) == ([200, 200], [])
 
 
 # The table alone.

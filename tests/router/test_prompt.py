@@ -216,14 +216,41 @@ def test_the_output_is_priced_at_the_limit_or_at_256_tokens(limits, tokens):
     assert question(chat(**limits)).output_tokens == tokens
 
 
-def test_the_session_is_the_header_else_the_user_and_only_a_hash_of_it():
-    def hashed(name):
-        return hashlib.blake2b(name, key=KEY, digest_size=8).hexdigest()
+def session_of(reader, body, *headers):
+    request = ClientRequest(
+        b"POST", b"/v1/chat/completions", list(headers), json.dumps(body).encode(), True, True
+    )
+    return reader.question(request, "id").session
 
+
+def hashed(name):
+    return hashlib.blake2b(name, key=KEY, digest_size=8).hexdigest()
+
+
+def test_the_session_is_the_header_and_only_a_hash_of_it():
     assert question(chat()).session is None
-    assert question(chat(user="Ann")).session == hashed(b"Ann")
+    assert question(chat(user="Ann")).session is None
     assert question(chat(user="Ann"), x_session_id="s-1").session == hashed(b"s-1")
     assert question(b"", "/v1/models", x_session_id="s-1").session == hashed(b"s-1")
+
+
+def test_the_user_is_the_session_only_where_that_was_asked_for_and_no_header_says_another():
+    reader = QuestionReader(KEY, session_from_user=True)
+    assert session_of(reader, chat(user="Ann")) == hashed(b"Ann")
+    assert session_of(reader, chat()) is None
+    assert session_of(reader, chat(user="Ann"), (b"x-session-id", b"s-1")) == hashed(b"s-1")
+
+
+def test_the_sessions_header_has_the_name_that_was_chosen():
+    reader = QuestionReader(KEY, session_header="x-conversation")
+    headers = [(b"x-session-id", b"other"), (b"x-conversation", b"c-1")]
+    assert session_of(reader, chat(), *headers) == hashed(b"c-1")
+
+
+@pytest.mark.parametrize("name", ["", "X-Session", "a b", "a:", "\u00e9"])
+def test_what_is_no_name_of_a_header_is_refused(name):
+    with pytest.raises(InputError, match="sessions: header is"):
+        QuestionReader(KEY, session_header=name)
 
 
 @pytest.mark.parametrize(

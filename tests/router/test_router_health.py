@@ -1,10 +1,15 @@
 """Replicas that go, come back, and say how they are."""
 
+import json
+
+import numpy as np
 import pytest
 
 from pointsman.dispatch.log_file import read_log
 from pointsman.replay.replay import replay_same
 from pointsman.router.membership import Means, Membership
+from pointsman.router.messages import ClientRequest
+from pointsman.router.prompt import QuestionReader
 from pointsman.router.settings import Probing, Resilience
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import (
@@ -210,3 +215,33 @@ def test_probes_of_a_replica_that_answers_slowly_hold_up_nobody():
             return at.fake.probes
 
     assert run(main()) == 1
+
+
+def test_a_replica_that_may_have_been_started_anew_holds_no_prefix_any_more():
+    async def main():
+        async with bench(answer_json, answer_json) as at:
+            text = "a prompt of several blocks " * 40
+            for _ in range(2):
+                await at.client.post(CHAT, chat(text))
+            prefixes, health = at.router.dispatcher.prefixes, at.router.membership[0].health
+            chain = chain_of_chat(text)
+            before = held_by(prefixes, chain)
+            health.cannot_be_reached("for the test")
+            health.was_reached()
+            return before, held_by(prefixes, chain)
+
+    before, after = run(main())
+    assert min(before) > 0.0
+    assert after == [0.0, before[1]]
+
+
+def held_by(prefixes, chain) -> list[float]:
+    row = np.zeros(2)
+    prefixes.fill(chain, row)
+    return row.tolist()
+
+
+def chain_of_chat(text: str):
+    body = json.dumps(chat(text)).encode()
+    request = ClientRequest(b"POST", CHAT.encode(), [], body, keep_alive=True, http_1_1=True)
+    return QuestionReader(session_key=bytes(16)).question(request, "r").chain

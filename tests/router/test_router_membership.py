@@ -7,9 +7,8 @@ import pytest
 
 from pointsman.dispatch.log_file import read_log
 from pointsman.replay.replay import replay_same
-from pointsman.router.api_keys import ApiKeys
+from pointsman.router.listening import listener_on
 from pointsman.router.membership import MembershipError
-from pointsman.router.service import listener_on
 from pointsman.router.settings import Holding
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import (
@@ -26,15 +25,15 @@ from tests.router.raw_http import RawClient
 from tests.router.routers import Bench, bench, chat, run, until
 
 CHAT = "/v1/chat/completions"
-KEY = "a-key"
+KEY = b"a key of some length"
 
 
 @asynccontextmanager
-async def administered(*scripts, keys: ApiKeys | None = None, spare_slots: int = 4, **settings):
+async def administered(*scripts, key: bytes | None = None, spare_slots: int = 4, **settings):
     """Yields a Bench and a client of its admin API."""
     async with bench(*scripts, spare_slots=spare_slots, **settings) as at:
         with listener_on("127.0.0.1", 0) as listener:
-            await at.router.start_admin(listener, keys)
+            await at.router.start_admin(listener, key)
             async with RawClient(listener.getsockname()[1]) as admin:
                 yield at, admin
 
@@ -206,16 +205,13 @@ def test_pages_in_a_browser_may_not_use_it():
     [
         ({}, 401),
         ({"authorization": "Bearer wrong"}, 401),
-        ({"authorization": KEY}, 401),
-        ({"authorization": f"Bearer {KEY}"}, 200),
+        ({"authorization": KEY.decode()}, 401),
+        ({"authorization": f"Bearer {KEY.decode()}"}, 200),
     ],
 )
-def test_with_a_key_nobody_gets_in_without_it(tmp_path, given, status):
-    file = tmp_path / "keys"
-    file.write_text(KEY)
-
+def test_with_a_key_nobody_gets_in_without_it(given, status):
     async def main():
-        async with administered(answer_json, keys=ApiKeys(file)) as (_, admin):
+        async with administered(answer_json, key=KEY) as (_, admin):
             return (await admin.request("GET", "/replicas", **given)).status
 
     assert run(main()) == status

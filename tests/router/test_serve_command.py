@@ -10,7 +10,7 @@ from subprocess import PIPE
 
 import pytest
 
-from pointsman.cli.edge_flags import limits_of
+from pointsman.cli.edge_flags import limits_of, sessions_of
 from pointsman.cli.main import build_parser, main
 from pointsman.cli.resilience_flags import add_resilience
 from pointsman.core.errors import InputError
@@ -20,7 +20,8 @@ from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES
 from pointsman.replay.replay import replay_same
 from pointsman.router.edge import EdgeLimits
-from pointsman.router.service import is_loopback
+from pointsman.router.listening import is_loopback
+from pointsman.router.sessions import Sessions
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
 from tests.router.raw_http import RawClient
@@ -144,14 +145,21 @@ def test_replicas_are_added_through_the_admin_api_which_wants_the_key_of_its_fil
                 )
                 async with RawClient(port) as admin, RawClient(router.port) as client:
                     body = {"url": two.url}
-                    async with RawClient(port) as stranger:
-                        refused = await stranger.post("/replicas", body)
+                    refused = await admin.post("/replicas", body)
                     bearer = "Bearer 0123456789abcdef"
                     added = await admin.post("/replicas", body, authorization=bearer)
                     await client.post(CHAT, chat())
                 return refused.status, added.status, added.json["id"], router.stop()
 
     assert run(main()) == (401, 201, 1, 0)
+
+
+def test_a_key_that_is_short_is_refused(tmp_path, capsys):
+    key = tmp_path / "key"
+    key.write_text("short\n")
+    flags = ["--replica", "http://a", "--admin", "127.0.0.1:0", "--admin-key-file", str(key)]
+    assert main(["serve", *flags]) == 2
+    assert "the length of the key is 5; expected one line of at least 16" in capsys.readouterr().err
 
 
 def test_it_listens_on_loopback_only():
@@ -194,6 +202,8 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--max-headers", "0"], "max_headers is 0"),
         (["--replica", "http://a", "--client-idle-timeout-s", "nan"], "idle_timeout_s is nan"),
         (["--replica", "http://a", "--api-keys", "nowhere"], "nowhere: no such file"),
+        (["--replica", "http://a", "--session-header", "a b"], "sessions: header is 'a b'"),
+        (["--replica", "http://a", "--session-ttl-s", "0"], "sessions: ttl_ms is 0.0"),
         (["--replica", "http://a", "--tls-key", "x"], "one was given; expected both"),
         (["--replica", "http://a", "--forward-authorization"], "nothing without --api-keys"),
         (["--replica", "http://a", "--seed", str(1 << 63)], "seed is 9223372036854775808"),
@@ -219,6 +229,7 @@ def test_a_wrong_flag_is_refused(capsys, flags, message):
 def test_the_flags_defaults_are_those_of_the_router():
     arguments = build_parser().parse_args(["serve", "--replica", "http://a"])
     assert limits_of(arguments) == EdgeLimits()
+    assert sessions_of(arguments) == Sessions()
     assert arguments.prefix_index_mb << 20 == DEFAULT_INDEX_BYTES
 
 
@@ -251,6 +262,20 @@ def test_keys_and_limits_come_from_flags_and_a_hangup_has_the_keys_read_again(tm
 async def status_with(port: int, key: str) -> int:
     async with RawClient(port) as client:
         return (await client.post(CHAT, chat(), authorization=f"Bearer {key}")).status
+
+
+def test_a_session_is_what_the_flags_say():
+    async def main():
+        async with FakeReplica(answer_json) as one, FakeReplica(answer_json) as two:
+            flags = ("--session-header", "X-Chat", "--session-from-user")
+            replicas = ("--replica", one.url, "--replica", two.url)
+            with serving(*replicas, *flags) as router:
+                async with RawClient(router.port) as client:
+                    named = [await client.post(CHAT, chat(), x_chat="c") for _ in range(2)]
+                    users = [await client.post(CHAT, chat(user="Ann")) for _ in range(2)]
+        return [answer.headers["x-pointsman-reason"] for answer in named + users]
+
+    assert run(main()) == ["queue_fallback", "sticky_session"] * 2
 
 
 def test_listening_beyond_loopback_without_keys_is_warned_of(tmp_path):
@@ -310,7 +335,9 @@ def test_the_documented_defaults_are_those_of_the_code():
     rows = [line.split("|")[1:4] for line in PAGE.splitlines() if line.startswith("| `--")]
     documented = {}
     for flags, _, defaults in rows:
-        documented[re.search(r"--[a-z-]+", flags)[0]] = defaults.strip()
+        names = re.findall(r"`(--[a-z-]+)", flags)
+        shown = [defaults.strip()] if len(names) == 1 else defaults.strip().split(", ")
+        documented.update(zip(names, shown, strict=True))
     for action in parser._actions[1:]:
         shown = "none" if action.default is None else f"{action.default:g}"
         assert documented[action.option_strings[0]] == shown

@@ -1,4 +1,4 @@
-"""The flags of ``serve`` that say who may ask, how much and how slowly."""
+"""The flags of ``serve`` that say who may ask, how much and how slowly, and what a session is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pointsman.router.api_keys import ApiKeys
     from pointsman.router.edge import EdgeLimits
+    from pointsman.router.sessions import Sessions
 
 _KB, _MB = 1 << 10, 1 << 20
 
@@ -57,6 +58,41 @@ def add_edge(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             flag, type=kind, default=default, metavar=metavar, help=f"{text} (default: %(default)s)"
         )
+
+
+def add_sessions(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of sessions. Their defaults are those of Sessions; a test compares them."""
+    group = parser.add_argument_group("sessions")
+    group.add_argument(
+        "--session-header",
+        default="x-session-id",
+        metavar="NAME",
+        help="the header that names a request's session (default: %(default)s)",
+    )
+    group.add_argument(
+        "--session-from-user",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="without that header, take the body's user for the session",
+    )
+    group.add_argument(
+        "--session-ttl-s",
+        type=float,
+        default=3600.0,
+        metavar="S",
+        help="how long after its last request a session keeps its replica (default: %(default)s)",
+    )
+
+
+def sessions_of(arguments: argparse.Namespace) -> Sessions:
+    """What the flags say of sessions."""
+    from pointsman.router.sessions import Sessions
+
+    return Sessions(
+        header=arguments.session_header.lower(),
+        from_user=arguments.session_from_user,
+        ttl_ms=arguments.session_ttl_s * 1000.0,
+    )
 
 
 def limits_of(arguments: argparse.Namespace) -> EdgeLimits:

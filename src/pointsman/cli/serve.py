@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 
 from pointsman.cli import options
 from pointsman.cli.config_file import ConfigFile
-from pointsman.cli.edge_flags import add_edge, keys_of, limits_of, tls_of
+from pointsman.cli.edge_flags import (
+    add_edge,
+    add_sessions,
+    keys_of,
+    limits_of,
+    sessions_of,
+    tls_of,
+)
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
+    from pointsman.dispatch.facts import ReplicaFacts
     from pointsman.router.replica_options import ReplicaOptions
     from pointsman.router.service import AdminSettings, RouterSettings
 
@@ -91,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how often replicas are asked for their models; 0: never, each is taken to serve all"
         " (default: %(default)s)",
     )
+    add_sessions(parser)
     add_edge(parser)
     add_resilience(parser)
     parser.add_argument(
@@ -102,13 +111,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--admin-key-file",
         type=Path,
         metavar="FILE",
-        help="keys, one a line, of which the admin API wants one",
+        help="holds the key that the admin API wants as Authorization: Bearer KEY",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop; the exit code."""
-    from pointsman.router.service import is_loopback, run
+    from pointsman.router.listening import is_loopback
+    from pointsman.router.process import run
 
     settings = _settings(arguments)
     if not is_loopback(settings.host) and settings.api_keys is None:
@@ -148,6 +158,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         models=[replica.models for replica in replicas],
         rules=Rules(policy, arguments.seed),
         facts=facts,
+        own_facts=[_facts_of(replica, facts) for replica in replicas],
         policy_name=_without_parameters(arguments.policy),
         host=host,
         port=port,
@@ -156,24 +167,12 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         limits=limits_of(arguments),
         api_keys=keys_of(arguments),
         tls=tls_of(arguments),
+        sessions=sessions_of(arguments),
         models_interval_s=arguments.models_interval_s,
         prefix_index_bytes=arguments.prefix_index_mb << 20,
         resilience=resilience_of(arguments),
         admin=_admin_of(arguments),
     )
-
-
-def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
-    from pointsman.router.api_keys import ApiKeys
-    from pointsman.router.service import AdminSettings
-
-    file = arguments.admin_key_file
-    if arguments.admin is None:
-        if file is not None:
-            raise InputError(f"--admin-key-file {file}: is for --admin, which is not given")
-        return None
-    host, port = _host_and_port("--admin", arguments.admin)
-    return AdminSettings(host, port, None if file is None else ApiKeys(file))
 
 
 def _read_replicas(tables: object, where: str, folder: Path) -> list[ReplicaOptions]:
@@ -200,6 +199,29 @@ def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
     if unused:
         _complain(f"{arguments.config}: of the replicas {', '.join(unused)} is not used yet")
     return replicas
+
+
+def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
+    from pointsman.router.admin import read_key
+    from pointsman.router.service import AdminSettings
+
+    file = arguments.admin_key_file
+    if arguments.admin is None:
+        if file is not None:
+            raise InputError(f"--admin-key-file {file}: is for --admin, which is not given")
+        return None
+    host, port = _host_and_port("--admin", arguments.admin)
+    return AdminSettings(host, port, None if file is None else read_key(file))
+
+
+def _facts_of(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaFacts:
+    from msgspec.structs import replace
+
+    from pointsman.dispatch.facts import read_facts
+
+    facts = shared if replica.costs is None else read_facts(replica.costs)
+    seats = replica.max_num_seqs
+    return facts if seats is None else replace(facts, max_num_seqs=seats)
 
 
 def _host_and_port(flag: str, text: str) -> tuple[str, int]:

@@ -45,8 +45,29 @@ from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, RANDOM, ROWS, W
 class DecisionSink(Protocol):
     """Where choices and outcomes are kept."""
 
+    lost_lines: int
+
     def write(self, line: Event) -> None:
         """Take one line."""
+
+
+class Observer(Protocol):
+    """Who counts what happens."""
+
+    def observe_choice(self, replica: int, reason: str, took_ms: float) -> None:
+        """A choice was made, which took so long."""
+
+    def observe_first_token(self, replica: int, ttft_ms: float) -> None:
+        """The first token of a stream came so long after its choice."""
+
+    def observe_wait(self, replica: int, expected_ms: float, realised_ms: float) -> None:
+        """A request waited so long."""
+
+    def observe_cached(self, replica: int, predicted: int, reported: int | None) -> None:
+        """Tokens taken to be cached there, and how many were, as the engine says."""
+
+    def observe_end(self, replica: int, status: str) -> None:
+        """A request ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +217,7 @@ class Dispatcher:
         self.rules = rules
         self.clock_ms = clock_ms
         self.log = log
+        self.observer: Observer | None = None
         self.ledger = Ledger(facts, room)
         self.homes = Homes()
         self.prefixes = PrefixIndex(self.ledger.room)
@@ -222,11 +244,15 @@ class Dispatcher:
             self.log.write(chosen.line())
         # What can fail has been done; else the log would lack a sequence, or have one twice.
         self._routed += 1
-        self.homes.settle(question.session, chosen.replica)
+        self.homes.settle(question.session, chosen.replica, situation.now_ms)
         self.prefixes.hold(question.chain, chosen.replica)
         tokens = (question.priced_tokens, chosen.uncached_tokens)
         slot = self.ledger.send(chosen.replica, tokens, situation.now_ms, question.streams)
-        return Ticket(self, chosen, slot)
+        ticket = Ticket(self, chosen, slot)
+        if self.observer is not None:
+            took_ms = self.clock_ms() - situation.now_ms
+            self.observer.observe_choice(chosen.replica, chosen.reason, took_ms)
+        return ticket
 
     def join(self, url: str, facts: ReplicaFacts) -> int:
         """One more replica, within the room that there is; its number."""
@@ -254,7 +280,7 @@ class Dispatcher:
             now_ms=now_ms,
             prompt_tokens=question.prompt_tokens,
             sequence=self._routed,
-            home=self.homes.of(question.session),
+            home=self.homes.of(question.session, now_ms),
             random=draw(self.rules.seed, self._routed) if self._keeps_all else 0.0,
             key=question.key if self._keeps_all else 0,
             candidates=candidates,
@@ -283,6 +309,7 @@ class Ticket:
     __slots__ = (
         "_dispatcher",
         "_first_token_ms",
+        "_hit_tokens",
         "_is_open",
         "_request_id",
         "_sent_ms",
@@ -303,6 +330,7 @@ class Ticket:
         self._sequence = chosen.situation.sequence
         self._sent_ms = chosen.situation.now_ms
         self._work_ms = chosen.work_ms
+        self._hit_tokens = chosen.question.priced_tokens - chosen.uncached_tokens
         self._slot = slot
         self._first_token_ms: float | None = None
         self._is_open = True
@@ -316,6 +344,11 @@ class Ticket:
         dispatcher.ledger.first_token(self._slot, self._first_token_ms)
         if dispatcher.log is not None:
             dispatcher.log.write(FirstToken(self._sequence, self._first_token_ms))
+        if dispatcher.observer is not None:
+            ttft_ms = self._first_token_ms - self._sent_ms
+            realised_ms = max(0.0, ttft_ms - self._work_ms)
+            dispatcher.observer.observe_first_token(self.replica, ttft_ms)
+            dispatcher.observer.observe_wait(self.replica, self.expected_wait_ms, realised_ms)
 
     def end(self, ending: Ending) -> None:
         """Free the place and write the outcome; calls after the first do nothing."""
@@ -327,6 +360,10 @@ class Ticket:
         dispatcher.ledger.end(self._slot, ending.usage.output_tokens, finish_ms)
         if dispatcher.log is not None:
             dispatcher.log.write(self._outcome(ending, finish_ms))
+        if dispatcher.observer is not None:
+            reported = ending.usage.cached_tokens
+            dispatcher.observer.observe_cached(self.replica, self._hit_tokens, reported)
+            dispatcher.observer.observe_end(self.replica, ending.status)
 
     def _outcome(self, ending: Ending, finish_ms: float) -> Outcome:
         first_ms = self._first_token_ms

@@ -124,6 +124,10 @@ class Ledger:
         """Its engine said how many wait and run there, and its KV use; NaN: not known."""
         read_gauges(self.live, replica, gauges, now_ms)
 
+    def pending_ms(self, replica: int) -> float:
+        """Prefill sent there whose first token has not come."""
+        return float(self.live.in_flight.accounts["pending_ms"][replica])
+
     def check_invariants(self) -> None:
         """Nobody is counted twice, or below zero."""
         accounts = self.live.in_flight.accounts

@@ -10,9 +10,12 @@ No page in a browser may use it: such requests have an Origin header, and are re
 
 from __future__ import annotations
 
+import hmac
+from pathlib import Path
+
 import msgspec
 
-from pointsman.core.errors import InputError
+from pointsman.core.errors import InputError, MachineError, wrong_value
 from pointsman.router.answers import Answer, refusal, report
 from pointsman.router.client import ClientConnection
 from pointsman.router.membership import Membership, MembershipError
@@ -22,6 +25,8 @@ from pointsman.router.upstream import replica_address
 
 REPLICAS = "/replicas"
 
+LEAST_KEY_CHARACTERS = 16
+
 
 class _NewReplica(msgspec.Struct, forbid_unknown_fields=True):
     url: str
@@ -30,11 +35,24 @@ class _NewReplica(msgspec.Struct, forbid_unknown_fields=True):
 _NEW_REPLICA = msgspec.json.Decoder(_NewReplica)
 
 
-class Admin:
-    """Serves the admin API to whoever may connect."""
+def read_key(path: Path) -> bytes:
+    """The key in a file, without white space around it. Raises InputError for a short one."""
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise MachineError(f"cannot read {path}: {error.strerror}") from error
+    if len(key) < LEAST_KEY_CHARACTERS or not key.isascii() or b"\n" in key:
+        wanted = f"one line of at least {LEAST_KEY_CHARACTERS} ASCII characters"
+        raise wrong_value(str(path), "the length of the key", len(key), wanted)
+    return key
 
-    def __init__(self, membership: Membership) -> None:
+
+class Admin:
+    """Serves the admin API; ``key``: what ``Authorization: Bearer`` has to bring, None: nothing."""
+
+    def __init__(self, membership: Membership, key: bytes | None) -> None:
         self._membership = membership
+        self._key = key
 
     async def serve(self, request: ClientRequest, client: ClientConnection) -> None:
         """Answer one request."""
@@ -43,12 +61,18 @@ class Admin:
     def _answer(self, request: ClientRequest) -> Answer:
         if request.header(b"origin") is not None:
             return refusal(403, "web pages may not use the admin API", "forbidden")
+        if not self._is_allowed(request):
+            return refusal(401, "expected Authorization: Bearer KEY", "unauthorized")
         try:
             return self._done(request)
         except MembershipError as error:
             return refusal(error.http_status, str(error), error.code)
         except InputError as error:
             return refusal(400, str(error), "invalid_request")
+
+    def _is_allowed(self, request: ClientRequest) -> bool:
+        given = request.header(b"authorization") or b""
+        return self._key is None or hmac.compare_digest(given, b"Bearer " + self._key)
 
     def _done(self, request: ClientRequest) -> Answer:
         members, method = self._membership, request.method

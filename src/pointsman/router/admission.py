@@ -74,7 +74,10 @@ class _Held:
 
 
 class Admission:
-    """Asks the dispatcher for one request after the other, and holds those it cannot ask for."""
+    """Asks the dispatcher for one request after the other, and holds those it cannot ask for.
+
+    ``barred_for``: the replicas that a request for this model is not to get.
+    """
 
     def __init__(
         self,
@@ -87,8 +90,7 @@ class Admission:
         self.membership = membership
         self.held_bytes = 0
         self.refused = 0
-        # Which of some replicas serve a model.
-        self.serving: Callable[[str | None, list[int]], list[int]] = lambda model, among: among
+        self.barred_for: Callable[[str | None], set[int]] = lambda model: set()
         self._resilience = resilience
         self._clock_s = clock_s
         self._lines: dict[str | None, OrderedDict[_Held, None]] = {}  # none of them empty
@@ -102,7 +104,8 @@ class Admission:
 
     def ready_for(self, question: Question) -> list[int]:
         """The replicas that are ready and serve its model."""
-        return self.serving(question.model, self.membership.ready)
+        barred = self.barred_for(question.model)
+        return [number for number in self.membership.ready if number not in barred]
 
     async def place(self, asked: Asked) -> Place:
         """A place for the request. Raises RefusedError where it can have none, nor wait longer."""
@@ -146,8 +149,8 @@ class Admission:
         self.let_in()
 
     def _place_now(self, asked: Asked) -> Place | None:
-        free = self.membership.candidates(asked.tried)
-        candidates = self.serving(asked.question.model, free)
+        barred = self.barred_for(asked.question.model)
+        candidates = self.membership.candidates(asked.tried | barred if barred else asked.tried)
         if not candidates:
             return None
         return Place(self.dispatcher.choose(asked.question, candidates), self.membership)

@@ -20,12 +20,13 @@ class Answer:
     status: int
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    kind: tuple[bytes, bytes] = JSON
 
     def on_the_wire(self, headers: Headers, *, close: bool, bodiless: bool = False) -> bytes:
         """The answer with further headers; ``bodiless`` for a HEAD request."""
         length = (b"content-length", b"%d" % len(self.body))
         connection = [(b"connection", b"close")] if close else []
-        all_headers = [JSON, length, *connection, *self.headers, *headers]
+        all_headers = [self.kind, length, *connection, *self.headers, *headers]
         head = head_bytes(status_line(self.status), all_headers)
         return head if bodiless else head + self.body
 

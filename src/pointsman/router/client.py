@@ -31,6 +31,7 @@ NO_TUNNELS = refusal(405, "CONNECT is not offered", "method_not_allowed")
 TOO_SLOW = refusal(408, "the request did not come in time", "request_timeout")
 ALIVE = report({"status": "ok"})
 
+# Anybody may ask whether the router is alive, and whether it is ready; no more than that.
 HEALTH = b"/health"
 READY = b"/ready"
 OUR_PREFIX = b"x-pointsman-"  # what we say of a request; nobody says it to us

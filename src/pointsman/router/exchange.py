@@ -23,7 +23,7 @@ from pointsman.router.models import ModelTable, is_list
 from pointsman.router.pool import Pool
 from pointsman.router.prompt import CHAT, COMPLETIONS, QuestionReader, request_id_of
 from pointsman.router.relay import Relay, Stamp
-from pointsman.router.status import HEALTH, READY, health_of, readiness_of
+from pointsman.router.status import OwnPages
 from pointsman.router.upstream import (
     LostError,
     ReplicaAddress,
@@ -56,22 +56,27 @@ class Exchange:
     """Serves requests: a choice for each attempt, forwarded, streamed back and accounted."""
 
     def __init__(
-        self, admission: Admission, reader: QuestionReader, models: ModelTable, most_retries: int
+        self,
+        admission: Admission,
+        reader: QuestionReader,
+        models: ModelTable,
+        pages: OwnPages,
+        most_retries: int,
     ) -> None:
         self._models = models
+        self._pages = pages
         self._admission = admission
         self._dispatcher = admission.dispatcher
         self._membership = admission.membership
+        self._models = models
         self._reader = reader
         self._most_retries = most_retries
 
     async def serve(self, request: ClientRequest, client: ClientConnection) -> None:
         """Answer one request, whatever becomes of it."""
-        if request.path == HEALTH:
-            client.answer(request, health_of(self._admission), [])
-            return
-        if request.path == READY:
-            client.answer(request, readiness_of(self._membership), [])
+        own = self._pages.answer(request)
+        if own is not None:
+            client.answer(request, own, [])
             return
         if is_list(request.method, request.path):
             answer = await self._models.answer(request.path, self._membership.ready)

@@ -42,6 +42,8 @@ class Health:
     ) -> None:
         self.state = State.UP
         self.last_failure: Failure | None = None
+        # It was away in a way that a process that starts anew is; whoever acts on it clears it.
+        self.may_have_restarted = False
         self._probing = probing
         self._clock_s = clock_s
         self._changed = changed
@@ -104,6 +106,7 @@ class Health:
 
     def _become(self, state: State, why: str) -> None:
         self.last_failure = Failure(why, self._clock_s())
+        self.may_have_restarted |= state in (State.UNREACHABLE, State.NOT_READY)
         if self.state is not state:
             self.state = state
             self._changed()

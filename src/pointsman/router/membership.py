@@ -75,14 +75,15 @@ class Membership:
     """The replicas of a router, in ``slots`` numbers.
 
     ``on_opening`` is called when a request that could not be sent may now find a replica;
-    ``on_joined`` when a replica was added after the start, ``on_left`` when one was removed.
+    ``on_joined`` when a replica was added after the start; ``on_restarted`` when one is back that
+    may have been started anew in between.
     """
 
     def __init__(self, addresses: Sequence[ReplicaAddress], means: Means, slots: int) -> None:
         self.slots = slots
         self.on_opening: Callable[[], None] = lambda: None
         self.on_joined: Callable[[Replica], None] = lambda replica: None
-        self.on_left: Callable[[Replica], None] = lambda replica: None
+        self.on_restarted: Callable[[Replica], None] = lambda replica: None
         self._means = means
         self._members: list[Replica] = []
         self._ready: list[int] = []
@@ -97,6 +98,11 @@ class Membership:
     def members(self) -> list[Replica]:
         """All that are not removed."""
         return [replica for replica in self._members if not replica.is_removed]
+
+    @property
+    def ever(self) -> list[Replica]:
+        """All that there ever were, by their numbers."""
+        return self._members
 
     @property
     def ids(self) -> list[int]:
@@ -223,14 +229,18 @@ class Membership:
         return replica
 
     def _let_go(self, replica: Replica) -> None:
-        if replica.leaves and not (replica.in_flight or replica.is_removed):
+        if replica.leaves and not replica.in_flight:
             replica.is_removed = True
             replica.pool.close()
-            self.on_left(replica)
 
     def _sort_out(self) -> None:
         serving = [replica for replica in self.members if not replica.is_draining]
         up = [replica.number for replica in serving if replica.health.state is State.UP]
         unwell = [replica.number for replica in serving if replica.health.state is State.UNWELL]
+        for number in up:
+            health = self._members[number].health
+            if health.may_have_restarted:
+                health.may_have_restarted = False
+                self.on_restarted(self._members[number])
         self._ready = up or unwell
         self.on_opening()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -74,9 +74,10 @@ class ModelTable:
         fixed = {name: _described(name) for name in models} or None
         self._replicas[replica] = _Replica(address, fixed, is_fixed=fixed is not None)
 
-    def remove(self, replica: int) -> None:
-        """The replica is gone."""
-        self._replicas.pop(replica, None)
+    def keep(self, replicas: Collection[int]) -> None:
+        """All others are gone."""
+        for number in [each for each in self._replicas if each not in replicas]:
+            del self._replicas[number]
 
     def forget(self, replica: int) -> None:
         """The replica was started anew, perhaps with other models."""
@@ -92,6 +93,12 @@ class ModelTable:
         if model is None:
             return list(among)
         return [replica for replica in among if self._may_serve(replica, model)]
+
+    def barred_for(self, model: str | None) -> set[int]:
+        """Those that are known not to serve it."""
+        if model is None:
+            return set()
+        return {number for number in self._replicas if not self._may_serve(number, model)}
 
     def models_of(self, replica: int) -> list[str] | None:
         """The ids of what the replica serves; None while that is not known."""

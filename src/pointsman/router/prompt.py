@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import string
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,7 +17,7 @@ from typing import Annotated
 import msgspec
 import xxhash
 
-from pointsman.core.errors import InputError
+from pointsman.core.errors import InputError, wrong_value
 from pointsman.dispatch.dispatcher import Question
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.router.canonical import (
@@ -36,6 +37,10 @@ DEFAULT_OUTPUT_TOKENS = 256  # where a request sets no limit
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+
+DEFAULT_SESSION_HEADER = "x-session-id"
+# Source: RFC 9110, section 5.6.2.
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}")
 
 MAX_REQUEST_ID_CHARACTERS = 128
 _PRINTABLE = frozenset(string.printable.encode()) - frozenset(string.whitespace.encode())
@@ -73,14 +78,25 @@ _COMPLETION = msgspec.json.Decoder(_Completion)
 
 @dataclass(frozen=True, slots=True)
 class QuestionReader:
-    """Makes Questions of requests; sessions become hashes under ``session_key``."""
+    """Makes Questions of requests; sessions become hashes under ``session_key``.
+
+    A session is what the header ``session_header`` says, in lower case; without it, where
+    ``session_from_user``, the body's ``user``. Raises InputError for what is no header's name.
+    """
 
     session_key: bytes
+    session_header: str = DEFAULT_SESSION_HEADER
+    session_from_user: bool = False
+
+    def __post_init__(self) -> None:
+        if not _HEADER_NAME.fullmatch(self.session_header):
+            wanted = "a header's name in lower case"
+            raise wrong_value("sessions", "header", self.session_header, wanted)
 
     def question(self, request: ClientRequest, request_id: str) -> Question:
         """What the request asks. Raises InputError where its body is not what its path wants."""
         path = request.path
-        session = _text(request.header(b"x-session-id"))
+        session = _text(request.header(self.session_header.encode("ascii")))
         if not _is_read(request, path):
             return Question(
                 request_id=request_id,
@@ -98,7 +114,7 @@ class QuestionReader:
             prompt_tokens=prompt.tokens,
             output_tokens=_output_tokens(asked),
             chain=chain_of(prompt.kept, asked.model or "", asked.cache_salt or ""),
-            session=self._hashed(session or asked.user),
+            session=self._hashed(session or (asked.user if self.session_from_user else None)),
             streams=bool(asked.stream),
             model=asked.model,
         )

@@ -29,5 +29,5 @@ class ReplicaOptions:
     def unused(self) -> list[str]:
         """What was set and is read by no part of the router yet."""
         plain = ReplicaOptions(self.address)
-        names = ("max_num_seqs", "costs", "metrics", "kv_events", "weight")
+        names = ("metrics", "kv_events", "weight")
         return [name for name in names if getattr(self, name) != getattr(plain, name)]

@@ -1,16 +1,59 @@
-"""What the router says of itself: ``/health``, for people, and ``/ready``, for load balancers."""
+"""What the router says of itself: ``/health``, for people, ``/ready``, for load balancers, and
+``/metrics``, for Prometheus."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from importlib.metadata import version
 
 from pointsman.router.admission import Admission
 from pointsman.router.answers import Answer, report
+from pointsman.router.engines import Engines
 from pointsman.router.health import State
 from pointsman.router.membership import Membership, Replica
+from pointsman.router.messages import ClientRequest
+from pointsman.router.prometheus.counters import RouterCounters
+from pointsman.router.prometheus.page import RouterState, page
+from pointsman.router.prometheus.text import CONTENT_TYPE
 
 HEALTH = "/health"
 READY = "/ready"
+METRICS = "/metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPages:
+    """What the router answers by itself."""
+
+    admission: Admission
+    engines: Engines
+    counters: RouterCounters
+
+    def answer(self, request: ClientRequest) -> Answer | None:
+        """The answer to a request of one of these pages; None for any other."""
+        path = request.path
+        if path == HEALTH:
+            return health_of(self.admission)
+        if path == READY:
+            return readiness_of(self.admission.membership)
+        if path == METRICS and request.method in (b"GET", b"HEAD"):
+            return self._metrics()
+        return None
+
+    def _metrics(self) -> Answer:
+        dispatcher = self.admission.dispatcher
+        log = dispatcher.log
+        state = RouterState(
+            version=version("pointsman"),
+            policy=dispatcher.rules.policy.label,
+            now_ms=dispatcher.clock_ms(),
+            replicas=list(map(self.engines.state_of, self.admission.membership.ever)),
+            held_requests=self.admission.held,
+            lost_log_lines=0 if log is None else log.lost_lines,
+        )
+        text = page(self.counters, state)
+        return Answer(200, text.encode(), kind=(b"content-type", CONTENT_TYPE))
 
 
 def health_of(admission: Admission) -> Answer:

@@ -6,7 +6,7 @@ milliseconds here and seconds on the page.
 
 from __future__ import annotations
 
-from pointsman.dispatch.record import STATUSES
+from pointsman.dispatch.record import RETRIED, STATUSES
 from pointsman.router.prometheus.text import Histogram
 
 CHOICE_MS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0)
@@ -67,6 +67,8 @@ class RouterCounters:
     def observe_end(self, replica: int, status: str) -> None:
         """A request ended; the status is one of the decision log's."""
         self.ended[status][replica] += 1
+        if status == RETRIED:
+            self.observe_retry(replica)
 
     def observe_retry(self, replica: int) -> None:
         """A request was sent once more, now to this replica."""

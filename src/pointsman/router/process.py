@@ -1,0 +1,69 @@
+"""The router as a process: listens, serves until it is told to stop, and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import uvloop
+
+from pointsman.router.edge import Complain
+from pointsman.router.listening import listener_on, url_of
+from pointsman.router.service import Router, RouterSettings
+
+
+def run(settings: RouterSettings, announce: Callable[[str], None], complain: Complain) -> None:
+    """Serve until SIGINT or SIGTERM; ``announce`` gets the address once connections are taken."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(listener_on(settings.host, settings.port))
+        admin = None
+        if settings.admin is not None:
+            where = settings.admin
+            admin = stack.enter_context(listener_on(where.host, where.port))
+        runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        runner.run(Serving(settings, listener, admin).until_told(announce, complain))
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A router to be, with the sockets that it will listen on."""
+
+    settings: RouterSettings
+    listener: socket.socket
+    admin: socket.socket | None
+
+    async def until_told(self, announce: Callable[[str], None], complain: Complain) -> None:
+        """Serve until SIGINT or SIGTERM; a second one ends the wait for requests in flight."""
+        told: asyncio.Queue[int] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, told.put_nowait, number)
+        router = Router(self.settings, complain)
+        loop.add_signal_handler(signal.SIGHUP, router.edge.reload_keys)
+        await router.start(self.listener)
+        if self.admin is not None and self.settings.admin is not None:
+            await router.start_admin(self.admin, self.settings.admin.key)
+        gc.freeze()  # the collector need not go through the compiler's objects again and again
+        announce(self._said())
+        await told.get()
+        await _stop_or_be_told_again(router, told)
+
+    def _said(self) -> str:
+        own = url_of(self.listener, "http" if self.settings.tls is None else "https")
+        return own if self.admin is None else f"{own}; admin on {url_of(self.admin)}"
+
+
+async def _stop_or_be_told_again(router: Router, told: asyncio.Queue[int]) -> None:
+    stopping = asyncio.ensure_future(router.stop())
+    again = asyncio.ensure_future(told.get())
+    await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
+    if again.done():
+        stopping.cancel()
+        await asyncio.wait((stopping,))
+        await router.stop(drain_s=0.0)
+    again.cancel()
