@@ -117,6 +117,14 @@ def test_locality_finds_more_in_the_engines_caches_than_round_robin(local, in_tu
     assert hit_fraction(local) > hit_fraction(in_turn)
 
 
+def test_the_default_policy_finds_more_in_the_engines_caches_than_round_robin(
+    in_turn, tmp_path_factory
+):
+    ours = routed_by("fewest_misses", tmp_path_factory.mktemp("loop") / "fewest")
+    assert ours.cached_tokens > in_turn.cached_tokens
+    assert replay_same(ours.log).differences == []
+
+
 def test_every_request_ended_well_with_the_engines_own_counts(local, in_turn):
     for routed in (local, in_turn):
         outcomes = routed.log.outcomes.values()
