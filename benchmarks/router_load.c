@@ -318,8 +318,9 @@ static void read_pattern(const char *name) {
 static Connection *new_connection(void) {
     struct sockaddr_in address = loopback(ports[opened++ % port_count]);
     open_now++;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || connect(fd, (void *)&address, sizeof address)) die("connect");
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    if (fd < 0) die("socket");
+    if (connect(fd, (void *)&address, sizeof address) && errno != EINPROGRESS) die("connect");
     return connection_of(fd);
 }
 

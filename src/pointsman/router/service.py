@@ -37,6 +37,7 @@ from pointsman.router.settings import Resilience
 from pointsman.router.upstream import ReplicaAddress
 
 FLUSH_S = 0.5
+BACKLOG = 1024  # connections that wait to be taken; one more waits a second to try again
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class Router:
         self._server = await asyncio.get_running_loop().create_server(
             lambda: ClientConnection(self._exchange.serve, self.edge),
             sock=listener,
+            backlog=BACKLOG,  # else it is set to 100
         )
         self.edge.start()
         self._flush()
@@ -198,7 +200,7 @@ def listener_on(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 takes a free one. Raises MachineError where it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=1024)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         why = str(error.strerror).partition(" (while")[0]  # Python repeats the address
         raise MachineError(f"cannot listen on {host}:{port}: {why}") from error
