@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -84,19 +84,15 @@ def header_of(headers: Headers, name: bytes) -> bytes | None:
     return None
 
 
-def forwarded(headers: Headers, dropped: frozenset[bytes]) -> Headers:
+def forwarded(headers: Headers, dropped: Set[bytes]) -> Headers:
     """The headers without a connection's own, those it names, and those in ``dropped``."""
-    named = {
-        item.strip().lower()
-        for key, value in headers
-        if key == b"connection"
-        for item in value.split(b",")
-    }
-    left_out = HOP_BY_HOP | dropped | named
-    return [(key, value) for key, value in headers if key not in left_out]
+    named = [value for key, value in headers if key == b"connection"]
+    if named:
+        dropped = dropped | {item.strip().lower() for each in named for item in each.split(b",")}
+    return [pair for pair in headers if pair[0] not in HOP_BY_HOP and pair[0] not in dropped]
 
 
 def head_bytes(start_line: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """A message's head on the wire."""
-    lines = [start_line, *(key + b": " + value for key, value in headers), b"", b""]
-    return b"\r\n".join(lines)
+    lines = [b": ".join(pair) for pair in headers]
+    return b"\r\n".join([start_line, *lines, b"", b""])
