@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 MAX_HEAD_BYTES = 64 << 10  # of a request's or an answer's head, and of a trailer
@@ -37,6 +37,7 @@ class ClientRequest:
     body: bytes | bytearray  # nobody changes it
     keep_alive: bool
     http_1_1: bool
+    _path: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def has_target(self) -> bool:
@@ -51,7 +52,9 @@ class ClientRequest:
     @property
     def path(self) -> str:
         """The target without its query."""
-        return self.origin_form.partition(b"?")[0].decode("latin-1")
+        if self._path is None:
+            self._path = self.origin_form.partition(b"?")[0].decode("latin-1")
+        return self._path
 
     @property
     def origin_form(self) -> bytes:
