@@ -89,6 +89,7 @@ class Membership:
         self._members: list[Replica] = []
         self._ready: list[int] = []
         self._asked = 0
+        self._is_warming = False  # whether one that is ready may get less than its share
         for address in addresses:
             self._new(address)
         self._sort_out()
@@ -186,15 +187,25 @@ class Membership:
     def candidates(self, without: set[int]) -> list[int]:
         """Those for the next request, ``without`` some: ready, not full, and, while they are
         warming up, in their turn, unless none would remain."""
+        free = self._free(without)
+        self._asked += 1
+        if not self._is_warming:
+            return free
+        draw = self._asked * _GOLDEN % 1.0
+        shares = {number: self._members[number].health.share() for number in self._ready}
+        self._is_warming = any(share < 1.0 for share in shares.values())
+        return [number for number in free if shares[number] > draw] or free
+
+    def _free(self, without: set[int]) -> list[int]:
+        most = self._means.resilience.max_in_flight
+        if most is None and not without:
+            return self._ready
         members = self._members
-        free = [
+        return [
             number
             for number in self._ready
             if number not in without and self._has_room(members[number])
         ]
-        self._asked += 1
-        draw = self._asked * _GOLDEN % 1.0
-        return [number for number in free if members[number].health.share() > draw] or free
 
     def sent(self, number: int) -> Replica:
         """A request is on its way there."""
@@ -244,5 +255,6 @@ class Membership:
             if health.may_have_restarted:
                 health.may_have_restarted = False
                 self.on_restarted(self._members[number])
-        self._ready = up or unwell
+        self._ready = up or unwell  # a new list: choices keep the one they were made from
+        self._is_warming = True  # until it is found that none is
         self.on_opening()

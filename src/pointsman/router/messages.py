@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 MAX_HEAD_BYTES = 64 << 10  # of a request's or an answer's head, and of a trailer
@@ -37,6 +37,7 @@ class ClientRequest:
     body: bytes | bytearray  # nobody changes it
     keep_alive: bool
     http_1_1: bool
+    _path: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def has_target(self) -> bool:
@@ -51,7 +52,9 @@ class ClientRequest:
     @property
     def path(self) -> str:
         """The target without its query."""
-        return self.origin_form.partition(b"?")[0].decode("latin-1")
+        if self._path is None:
+            self._path = self.origin_form.partition(b"?")[0].decode("latin-1")
+        return self._path
 
     @property
     def origin_form(self) -> bytes:
@@ -84,19 +87,15 @@ def header_of(headers: Headers, name: bytes) -> bytes | None:
     return None
 
 
-def forwarded(headers: Headers, dropped: frozenset[bytes]) -> Headers:
+def forwarded(headers: Headers, dropped: Set[bytes]) -> Headers:
     """The headers without a connection's own, those it names, and those in ``dropped``."""
-    named = {
-        item.strip().lower()
-        for key, value in headers
-        if key == b"connection"
-        for item in value.split(b",")
-    }
-    left_out = HOP_BY_HOP | dropped | named
-    return [(key, value) for key, value in headers if key not in left_out]
+    named = [value for key, value in headers if key == b"connection"]
+    if named:
+        dropped = dropped | {item.strip().lower() for each in named for item in each.split(b",")}
+    return [pair for pair in headers if pair[0] not in HOP_BY_HOP and pair[0] not in dropped]
 
 
 def head_bytes(start_line: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """A message's head on the wire."""
-    lines = [start_line, *(key + b": " + value for key, value in headers), b"", b""]
-    return b"\r\n".join(lines)
+    lines = [b": ".join(pair) for pair in headers]
+    return b"\r\n".join([start_line, *lines, b"", b""])

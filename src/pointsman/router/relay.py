@@ -55,7 +55,7 @@ class Relay:
         self._is_stream = kind.lower().startswith(EVENT_STREAM)
         self._tap = ResponseTap(stream=self._is_stream)
         self._http_status = head.status
-        dropped = frozenset(name for name, _ in self._stamp.headers)
+        dropped = {name for name, _ in self._stamp.headers}
         if head.status == 204:
             dropped |= {b"content-length"}  # it may have none. Source: RFC 9110, section 8.6.
         headers = forwarded(head.headers, dropped) + self._stamp.headers + self._framing(head)

@@ -30,7 +30,7 @@ from pointsman.router.edge import Complain, Connection, Edge, EdgeLimits
 from pointsman.router.engine.scraper import ScrapeSettings
 from pointsman.router.engines import Engines
 from pointsman.router.exchange import Exchange
-from pointsman.router.listening import is_loopback
+from pointsman.router.listening import BACKLOG, is_loopback
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
 from pointsman.router.probes import Prober
@@ -186,6 +186,7 @@ class Router:
         server = await asyncio.get_running_loop().create_server(
             lambda: ClientConnection(front.serve, front.edge),
             sock=listener,
+            backlog=BACKLOG,  # else it is set to 100
             ssl=front.tls,
             ssl_handshake_timeout=front.edge.limits.head_timeout_s if front.tls else None,
         )

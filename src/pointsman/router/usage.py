@@ -80,10 +80,9 @@ class ResponseTap:
 
     def usage(self) -> Usage:
         """The counts, once the answer has ended; unknown where it gave none."""
-        body = bytes(self._kept)
         if not self._stream:
-            return NO_USAGE if self._is_cut else _usage_of(body)
-        for line in reversed(body.splitlines()):
+            return NO_USAGE if self._is_cut else _usage_of(self._kept)
+        for line in reversed(bytes(self._kept).splitlines()):
             if line.startswith(b"data:") and (b'"usage"' in line or b'"timings"' in line):
                 found = _usage_of(line[5:])
                 if found != NO_USAGE:
@@ -91,7 +90,7 @@ class ResponseTap:
         return NO_USAGE
 
 
-def _usage_of(text: bytes) -> Usage:
+def _usage_of(text: bytes | bytearray) -> Usage:
     try:
         counted = _COUNTED.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
