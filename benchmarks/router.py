@@ -341,8 +341,7 @@ COLUMNS = {
 def table(rows: list[Row]) -> str:
     """The rows in Markdown, as they stand in docs/benchmarks.md; a missed target is in bold."""
     lines = ["| " + " | ".join(COLUMNS.values()) + " |", "|---" * len(COLUMNS) + "|"]
-    for row in rows:
-        lines.append("| " + " | ".join(cell(row, name) for name in COLUMNS) + " |")
+    lines += ["| " + " | ".join(cell(row, name) for name in COLUMNS) + " |" for row in rows]
     return "\n".join(lines)
 
 
