@@ -20,6 +20,7 @@ from pointsman.dispatch.live_kernels import (
     ended,
     fill_view,
     first_token,
+    handle_of_live,
     read_gauges,
     sent,
 )
@@ -53,6 +54,7 @@ class Ledger:
 
     def __init__(self, facts: Sequence[ReplicaFacts], room: int | None = None) -> None:
         self.live: Live = idle_live(room or len(facts), FIRST_SLOTS)
+        self._handle = handle_of_live(self.live)
         self.count = 0
         # Looked up once: each is called for every request.
         self._fill, self._sent = fill_view.dispatcher, sent.dispatcher
@@ -99,7 +101,7 @@ class Ledger:
 
     def fill(self, asked: Asked) -> None:
         """Write the view."""
-        self._fill(self.live, asked.sizes, asked.candidates, asked.now_ms, asked.views)
+        self._fill(self._handle, asked.sizes, asked.candidates, asked.now_ms, asked.views)
 
     def send(
         self, replica: int, tokens: tuple[int, int], now_ms: float, shows_first_token: bool
@@ -108,21 +110,21 @@ class Ledger:
         if not self._free:
             self._grow()
         slot = self._free.pop()
-        self._sent(self.live, (slot, replica, *tokens), now_ms, shows_first_token)
+        self._sent(self._handle, (slot, replica, *tokens), now_ms, shows_first_token)
         return slot
 
     def first_token(self, slot: int, now_ms: float) -> None:
         """Its first token came back."""
-        self._first_token(self.live, slot, now_ms)
+        self._first_token(self._handle, slot, now_ms)
 
     def end(self, slot: int, output_tokens: int | None, now_ms: float) -> None:
         """It ended, in whatever way; ``output_tokens`` where the engine counted them."""
-        self._ended(self.live, slot, -1 if output_tokens is None else output_tokens, now_ms)
+        self._ended(self._handle, slot, -1 if output_tokens is None else output_tokens, now_ms)
         self._free.append(slot)
 
     def read(self, replica: int, gauges: tuple[float, float, float], now_ms: float) -> None:
         """Its engine said how many wait and run there, and its KV use; NaN: not known."""
-        read_gauges(self.live, replica, gauges, now_ms)
+        read_gauges(self._handle, replica, gauges, now_ms)
 
     def pending_ms(self, replica: int) -> float:
         """Prefill sent there whose first token has not come."""
@@ -143,4 +145,5 @@ class Ledger:
     def _grow(self) -> None:
         count = self.live.slots.shape[0]
         self.live = grown(self.live, 2 * count)
+        self._handle = handle_of_live(self.live)
         self._free = list(range(2 * count - 1, count - 1, -1))

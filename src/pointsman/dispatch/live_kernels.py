@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import typeof, types
+from numba import from_dtype, types
 
 from pointsman.core.compiled import inner, inner_inlined, kernel
+from pointsman.core.handles import HANDLE_TYPE, Handle, array_at, handle_of
 from pointsman.dispatch.accounts import (
     count_ended,
     count_first_token,
@@ -24,8 +25,8 @@ from pointsman.dispatch.accounts import (
     learn_output,
     pending_wait_ms,
 )
-from pointsman.dispatch.live import Live, idle_live
-from pointsman.policies.in_flight import NONE
+from pointsman.dispatch.live import REPLICA, SLOT, Live
+from pointsman.policies.in_flight import ACCOUNTS_TYPE, FLIGHTS_TYPE, NONE, InFlight
 from pointsman.policies.policy import (
     CACHED_TOKENS,
     CANDIDATE,
@@ -52,8 +53,39 @@ LEAST_PREFILL_MS = 2.0
 LEAST_TOKENS = 8
 FARTHEST = 16.0
 
-_LIVE = typeof(idle_live(1, 1))
+_ROW = types.Array(types.float64, 1, "C")
 _VIEW = types.Array(types.float64, 2, "C")
+_ACCOUNTS, _FLIGHTS = array_at(ACCOUNTS_TYPE), array_at(FLIGHTS_TYPE)
+_INTS, _FLOATS = array_at(types.Array(types.int32, 2, "C")), array_at(_ROW)
+_COUNTERS = array_at(types.Array(types.int64, 1, "C"))
+_REPLICAS = array_at(types.Array(from_dtype(REPLICA), 1, "C"))
+_SLOTS = array_at(types.Array(from_dtype(SLOT), 1, "C"))
+
+
+def handle_of_live(live: Live) -> Handle:
+    """What the kernels below take; to be made anew whenever an array is another one."""
+    return handle_of((*live.in_flight, *live[1:]))
+
+
+@inner_inlined
+def _live_at(handle: Any) -> Live:
+    known = InFlight(
+        _FLIGHTS(handle[0], (handle[1],)),
+        _ACCOUNTS(handle[2], (handle[3],)),
+        _INTS(handle[4], (handle[5], handle[6])),
+        _INTS(handle[7], (handle[8], handle[9])),
+        _FLOATS(handle[10], (handle[11],)),
+        _FLOATS(handle[12], (handle[13],)),
+        _COUNTERS(handle[14], (handle[15],)),
+    )
+    return Live(
+        known,
+        _REPLICAS(handle[16], (handle[17],)),
+        _SLOTS(handle[18], (handle[19],)),
+        _FLOATS(handle[20], (handle[21],)),
+    )
+
+
 _IDS = types.Array(types.int32, 1, "C")
 
 
@@ -190,15 +222,16 @@ _SIZES = types.UniTuple(types.int64, 2)
 _VIEWS = types.UniTuple(_VIEW, 2)
 
 
-@kernel(types.void(_LIVE, _SIZES, _IDS, types.float64, _VIEWS))
+@kernel(types.void(HANDLE_TYPE, _SIZES, _IDS, types.float64, _VIEWS))
 def fill_view(
-    live: Live, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
+    handle: Any, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
 ) -> None:
     """Write the view of the candidates; ``live.cached`` says who holds how much of the prompt.
 
     ``sizes``: tokens of the prompt, as it is priced, and a bit for each row that the policy is
     shown. ``views``: all that is known, and what the policy is shown of it.
     """
+    live = _live_at(handle)
     prompt_tokens, shown_rows = sizes
     view, shown = views
     replica_of = live.in_flight.replica_of
@@ -215,14 +248,15 @@ def fill_view(
             shown[row, c] = view[row, c] if is_shown else np.nan
 
 
-@kernel(types.float64(_LIVE, types.UniTuple(types.int64, 4), types.float64, types.boolean))
+@kernel(types.float64(HANDLE_TYPE, types.UniTuple(types.int64, 4), types.float64, types.boolean))
 def sent(
-    live: Live, request: tuple[int, int, int, int], now_ms: float, shows_first_token: bool
+    handle: Any, request: tuple[int, int, int, int], now_ms: float, shows_first_token: bool
 ) -> float:
     """A request goes to a replica; what its prompt is expected to take there, in ms.
 
     ``request``: its slot, the replica, tokens of its prompt, and of those the uncached ones.
     """
+    live = _live_at(handle)
     slot, r, prompt, uncached = request
     _assume_first_tokens(live, r, now_ms)
     work_ms = _work_ms(live, r, float(prompt), float(uncached))
@@ -244,13 +278,14 @@ def _learn(factor: float, sample: float, weight: float) -> float:
     return np.exp((1.0 - weight) * np.log(factor) + weight * np.log(near))  # type: ignore[no-any-return]
 
 
-@kernel(types.void(_LIVE, types.int64, types.float64))
-def first_token(live: Live, slot: int, now_ms: float) -> None:
+@kernel(types.void(HANDLE_TYPE, types.int64, types.float64))
+def first_token(handle: Any, slot: int, now_ms: float) -> None:
     """The request's first token came back.
 
     What its prefill took is the time since it was sent, or since the first token before it where
     that came later, less an iteration of those that decode: a sample for the prefill's factor.
     """
+    live = _live_at(handle)
     if live.slots[slot].place >= 0:  # it was taken to have come
         return
     r = int(live.slots[slot].replica)
@@ -278,12 +313,13 @@ def _leave_running(live: Live, slot: int) -> None:
     live.slots[slot].place = -1
 
 
-@kernel(types.void(_LIVE, types.int64, types.int64, types.float64))
-def ended(live: Live, slot: int, output_tokens: int, now_ms: float) -> None:
+@kernel(types.void(HANDLE_TYPE, types.int64, types.int64, types.float64))
+def ended(handle: Any, slot: int, output_tokens: int, now_ms: float) -> None:
     """The request ended, in whatever way; ``output_tokens`` of an answer that was counted, or -1.
 
     What its tokens took, one after the other, is a sample for the factor of an iteration.
     """
+    live = _live_at(handle)
     r = int(live.slots[slot].replica)
     known, costs = live.in_flight, live.replicas[r]
     flight = known.flights[slot]
@@ -301,13 +337,14 @@ def ended(live: Live, slot: int, output_tokens: int, now_ms: float) -> None:
         _leave_running(live, slot)
 
 
-@kernel(types.void(_LIVE, types.int64, types.UniTuple(types.float64, 3), types.float64))
-def read_gauges(live: Live, r: int, gauges: tuple[float, float, float], now_ms: float) -> None:
+@kernel(types.void(HANDLE_TYPE, types.int64, types.UniTuple(types.float64, 3), types.float64))
+def read_gauges(handle: Any, r: int, gauges: tuple[float, float, float], now_ms: float) -> None:
     """What an engine says: waiting and running requests, KV use; NaN where it does not.
 
     What is there beyond what was sent from here is taken to be another router's; beyond 1, for a
     request may be on its way while the engine counts.
     """
+    live = _live_at(handle)
     _assume_first_tokens(live, r, now_ms)
     said, account = live.replicas[r], live.in_flight.accounts[r]
     said.waiting, said.running, said.kv_use = gauges

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.checks import check_integer
+from pointsman.core.handles import handle_of
 from pointsman.dispatch.holders import REPLICAS_A_WORD, words_for
 from pointsman.dispatch.prefix_table import (
     MAX_BLOCKS,
@@ -57,6 +58,9 @@ class PrefixIndex:
         self.replicas = replicas
         self.max_bytes = max_bytes
         self._table = self._new_table()
+        self._handle = handle_of(self._table)
+        # Looked up once: both are called for every request.
+        self._fill, self._hold = fill.dispatcher, hold.dispatcher
 
     def __len__(self) -> int:
         return int(self._table.used[0])
@@ -73,11 +77,11 @@ class PrefixIndex:
 
     def fill(self, chain: Chain, row: Floats) -> None:
         """Write into ``row`` how many leading tokens of the chain each replica holds."""
-        fill(self._table, _array(chain.hashes), chain.block_tokens, row)
+        self._fill(self._handle, _array(chain.hashes), chain.block_tokens, row)
 
     def hold(self, chain: Chain, replica: int) -> None:
         """Make the replica a holder of the whole chain, as far as the index has room for it."""
-        hold(self._table, _array(chain.hashes[: self.max_blocks]), replica)
+        self._hold(self._handle, _array(chain.hashes[: self.max_blocks]), replica)
 
     def forget(self, replica: int) -> None:
         """The replica holds nothing any more: it was started anew, or is another one now."""
@@ -93,8 +97,9 @@ class PrefixIndex:
         self.replicas += 1
         if words_for(self.replicas) > words_for(replica):
             table = self._new_table()
-            move(self._table, table)
-            self._table = table
+            handle = handle_of(table)
+            move(self._handle, handle)
+            self._table, self._handle = table, handle
         return replica
 
     def check_invariants(self) -> None:

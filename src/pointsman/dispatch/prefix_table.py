@@ -21,6 +21,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from pointsman.core.compiled import inner, inner_inlined, kernel
+from pointsman.core.handles import HANDLE_TYPE, array_at
 from pointsman.dispatch.holders import (
     REPLICAS_A_WORD,
     Holders,
@@ -64,17 +65,22 @@ def empty_table(blocks: int, replicas: int) -> Table:
     )
 
 
-TABLE_TYPE = types.NamedTuple(
-    (
-        types.Array(numba.from_dtype(ENTRY), 1, "C"),
-        types.Array(types.uint64, 2, "C"),
-        types.Array(types.int32, 1, "C"),
-        types.Array(types.int64, 1, "C"),
-    ),
-    Table,
-)
+_ENTRIES = array_at(types.Array(numba.from_dtype(ENTRY), 1, "C"))
+_HOLDERS = array_at(types.Array(types.uint64, 2, "C"))
+_SLOTS = array_at(types.Array(types.int32, 1, "C"))
+_USED = array_at(types.Array(types.int64, 1, "C"))
 _HASHES = types.Array(types.uint64, 1, "C")
 _ROW = types.Array(types.float64, 1, "C")
+
+
+@inner_inlined
+def _table_at(handle: Any) -> Table:
+    return Table(
+        _ENTRIES(handle[0], (handle[1],)),
+        _HOLDERS(handle[2], (handle[3], handle[4])),
+        _SLOTS(handle[5], (handle[6],)),
+        _USED(handle[7], (handle[8],)),
+    )
 
 
 @inner_inlined
@@ -156,13 +162,14 @@ def _use(table: Table, number: int) -> None:
     _join_ring(table, number)
 
 
-@kernel(types.int64(TABLE_TYPE, _HASHES, types.int64))
-def hold(table: Table, chain: Any, replica: int) -> int:
+@kernel(types.int64(HANDLE_TYPE, _HASHES, types.int64))
+def hold(handle: Any, chain: Any, replica: int) -> int:
     """Make the replica hold the chain, which must fit; its blocks are now the last used.
 
     From the last block to the first, so that a chain is forgotten from its end: a block without
     the ones before it is of no use.
     """
+    table = _table_at(handle)
     length = chain.shape[0]
     if table.used[0] + length > table.entries.shape[0] - 1:
         for place in range(length - 1, -1, -1):  # not the chain's own blocks are to make room
@@ -182,12 +189,13 @@ def hold(table: Table, chain: Any, replica: int) -> int:
     return length  # type: ignore[no-any-return]
 
 
-@kernel(types.int64(TABLE_TYPE, _HASHES, types.int64, _ROW))
-def fill(table: Table, chain: Any, block_tokens: int, row: Any) -> int:
+@kernel(types.int64(HANDLE_TYPE, _HASHES, types.int64, _ROW))
+def fill(handle: Any, chain: Any, block_tokens: int, row: Any) -> int:
     """Write how many leading tokens of the chain each replica holds; the leading known blocks.
 
     ``chain`` is overwritten with their numbers.
     """
+    table = _table_at(handle)
     known = 0
     while known < chain.shape[0]:
         number = int(table.slots[_slot_of(table, chain[known])]) - 1
@@ -199,9 +207,10 @@ def fill(table: Table, chain: Any, block_tokens: int, row: Any) -> int:
     return known
 
 
-@kernel(types.int64(TABLE_TYPE, TABLE_TYPE))
-def move(old: Table, new: Table) -> int:
+@kernel(types.int64(HANDLE_TYPE, HANDLE_TYPE))
+def move(from_handle: Any, to_handle: Any) -> int:
     """Put the blocks used last into an empty table with more words, as many as fit; how many."""
+    old, new = _table_at(from_handle), _table_at(to_handle)
     surplus = max(0, old.used[0] - (new.entries.shape[0] - 1))
     sentinel = old.entries.shape[0] - 1
     number = int(old.entries[sentinel].newer)
