@@ -62,7 +62,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[ClientRequest | Answer] = deque()  # an Answer refuses what came
-        self._arrived = asyncio.Event()
+        self._arrival: asyncio.Future[None] | None = None  # of a request that is waited for
         self._source: Source | None = None  # of the answer that is under way
         self._is_slow = False  # more is written than the client has taken
         self._is_paused = False  # more requests wait than we take
@@ -279,8 +279,8 @@ class ClientConnection(asyncio.Protocol):
     async def _next(self) -> ClientRequest | Answer:
         while not self._waiting:
             self._ask_for_the_body()
-            self._arrived.clear()
-            await self._arrived.wait()
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
         request = self._waiting.popleft()
         if self._is_paused and not self._waiting:
             self._is_paused = False
@@ -330,7 +330,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _queue(self, item: ClientRequest | Answer) -> None:
         self._waiting.append(item)
-        self._arrived.set()
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
         if len(self._waiting) > MAX_PIPELINED and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
