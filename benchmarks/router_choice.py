@@ -121,6 +121,17 @@ def rows() -> Iterator[dict[str, object]]:
         yield {**row, **parts, "target_us": target}
 
 
+def table(rows: list[dict[str, object]]) -> str:
+    """The rows in Markdown, as they stand in docs/benchmarks.md."""
+    names = [name for name in rows[0] if name != "case"]
+    lines = ["| " + " | ".join(name.replace("_us", ", us") for name in names) + " |"]
+    lines.append("|---" * len(names) + "|")
+    for row in rows:
+        cells = ("" if row[name] is None else str(row[name]) for name in names)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
     for row in rows():
         print(json.dumps(row), flush=True)
