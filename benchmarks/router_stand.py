@@ -214,6 +214,12 @@ def get(port: int, path: str) -> bytes:
     return body
 
 
+def listen_overflows() -> int:
+    """Connections that a full queue of any listener on this machine turned away, to try later."""
+    names, values = Path("/proc/net/netstat").read_text().splitlines()[:2]
+    return int(dict(zip(names.split(), values.split(), strict=True))["ListenOverflows"])
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]

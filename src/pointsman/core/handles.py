@@ -39,7 +39,7 @@ def array_at(array_type: Any) -> Any:
     """A function of (address, shape), for compiled code, that gives the array of that type."""
     ndim = array_type.ndim
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic  # type: ignore[untyped-decorator]
     def make(typing_context: Any, address: Any, shape: Any) -> Any:
         signature = array_type(types.int64, types.UniTuple(types.int64, ndim))
 

@@ -70,8 +70,7 @@ class Observer(Protocol):
         """A request ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What is asked about one request; tokens are estimates.
 
     ``unread_tokens`` prices a prompt that was not read, whose ``prompt_tokens`` are UNKNOWN.
@@ -104,8 +103,7 @@ class Question:
         return self.chain.hashes[0] >> 1 if self.chain.hashes else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """How a request went; the defaults are those of one that was given up before its answer."""
 
     status: str = CANCELLED
@@ -275,7 +273,7 @@ class Dispatcher:
         sizes = (question.priced_tokens, self._shown_rows)
         asked = Asked(now_ms, sizes, self._ids_of(candidates), views)
         self.prefixes.fill(question.chain, self.ledger.cached)
-        self.ledger.fill(asked)
+        longest = self.ledger.fill(asked)
         return Situation(
             now_ms=now_ms,
             prompt_tokens=question.prompt_tokens,
@@ -286,6 +284,7 @@ class Dispatcher:
             candidates=candidates,
             view=views[0],
             shown=views[1],
+            longest_hit_tokens=longest,
         )
 
     def _ids_of(self, candidates: Sequence[int]) -> Ids:

@@ -99,9 +99,11 @@ class Ledger:
         view is."""
         return self.live.cached
 
-    def fill(self, asked: Asked) -> None:
-        """Write the view."""
-        self._fill(self._handle, asked.sizes, asked.candidates, asked.now_ms, asked.views)
+    def fill(self, asked: Asked) -> float:
+        """Write the view; the longest hit of any candidate."""
+        return self._fill(  # type: ignore[no-any-return]
+            self._handle, asked.sizes, asked.candidates, asked.now_ms, asked.views
+        )
 
     def send(
         self, replica: int, tokens: tuple[int, int], now_ms: float, shows_first_token: bool

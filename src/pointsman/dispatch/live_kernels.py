@@ -222,11 +222,13 @@ _SIZES = types.UniTuple(types.int64, 2)
 _VIEWS = types.UniTuple(_VIEW, 2)
 
 
-@kernel(types.void(HANDLE_TYPE, _SIZES, _IDS, types.float64, _VIEWS))
+@kernel(types.float64(HANDLE_TYPE, _SIZES, _IDS, types.float64, _VIEWS))
 def fill_view(
     handle: Any, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
-) -> None:
-    """Write the view of the candidates; ``live.cached`` says who holds how much of the prompt.
+) -> float:
+    """Write the view of the candidates; the longest hit of any of them.
+
+    ``live.cached`` says who holds how much of the prompt.
 
     ``sizes``: tokens of the prompt, as it is priced, and a bit for each row that the policy is
     shown. ``views``: all that is known, and what the policy is shown of it.
@@ -235,17 +237,20 @@ def fill_view(
     prompt_tokens, shown_rows = sizes
     view, shown = views
     replica_of = live.in_flight.replica_of
+    longest = 0.0
     for c in range(candidates.shape[0]):
         r = int(candidates[c])
         replica_of[c, 0], replica_of[c, 1], replica_of[c, 2] = r, NONE, r
         _assume_first_tokens(live, r, now_ms)
         live.in_flight.accounts[r].steps = _steps(live, r, now_ms)
         _fill_column(live, view, c, float(prompt_tokens), now_ms)
+        longest = max(longest, view[CACHED_TOKENS, c])
     _fill_gauges(live, view)
     for row in range(view.shape[0]):
         is_shown = (shown_rows >> row) & 1
         for c in range(view.shape[1]):
             shown[row, c] = view[row, c] if is_shown else np.nan
+    return longest
 
 
 @kernel(types.float64(HANDLE_TYPE, types.UniTuple(types.int64, 4), types.float64, types.boolean))

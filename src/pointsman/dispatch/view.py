@@ -49,6 +49,7 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     candidates: Sequence[int]  # replicas
     view: View  # a column a candidate
     shown: View | None = None
+    longest_hit_tokens: float | None = None  # of any candidate, where it is at hand
 
 
 class Decision(NamedTuple):
@@ -101,7 +102,11 @@ def wait_ms(situation: Situation, candidate: int) -> float:
 def request_of(policy: Policy, situation: Situation) -> Any:
     """The request as the policy gets it; what it does not read is not there."""
     reads = policy.reads
-    hit = float(situation.view[CACHED_TOKENS].max()) if "prefix" in reads else 0.0
+    hit = situation.longest_hit_tokens
+    if "prefix" not in reads:
+        hit = 0.0
+    elif hit is None:
+        hit = float(situation.view[CACHED_TOKENS].max())
     fields = (
         situation.now_ms,
         situation.prompt_tokens,

@@ -10,7 +10,9 @@ pool.py, upstream.py     request to the replica;  relay.py  its answer to the cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Ending
