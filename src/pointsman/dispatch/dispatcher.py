@@ -128,33 +128,20 @@ class Rules:
 
 
 class Chosen(msgspec.Struct, frozen=True, gc=False):
-    """A choice before anything is changed by it."""
+    """A choice before anything is changed by it.
+
+    ``candidate``: the column of the view. ``work_ms``: what the prefill is expected to take there,
+    ``hit_tokens``: of the prompt, as it is priced, what is held there.
+    """
 
     question: Question
     situation: Situation
-    decision: Decision
+    candidate: int
+    replica: int
     reason: str
-
-    @property
-    def replica(self) -> int:
-        """Where the request goes."""
-        return self.situation.candidates[self.decision.candidate]
-
-    @property
-    def expected_wait_ms(self) -> float:
-        """How long it is expected to wait there."""
-        return wait_ms(self.situation, self.decision.candidate)
-
-    @property
-    def work_ms(self) -> float:
-        """What its prefill is expected to take there."""
-        return float(self.situation.view[WORK_MS, self.decision.candidate])
-
-    @property
-    def uncached_tokens(self) -> int:
-        """Tokens of the prompt, as it is priced, that are not held there."""
-        hit = float(self.situation.view[CACHED_TOKENS, self.decision.candidate])
-        return self.question.priced_tokens - int(hit)
+    expected_wait_ms: float
+    work_ms: float
+    hit_tokens: int
 
     def line(self) -> Choice:
         """The line of the log."""
@@ -194,7 +181,24 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
         if count <= ALL_CANDIDATES or self.situation.sequence % FULL_VIEW_EVERY == 0:
             return list(range(count))
         contenders = {int(view[FREE_AT_MS].argmin()), int(view[CACHED_TOKENS].argmax())}
-        return sorted({self.decision.candidate, *contenders})
+        return sorted({self.candidate, *contenders})
+
+
+def chosen_of(
+    question: Question, situation: Situation, decision: Decision, policy: Policy
+) -> Chosen:
+    """What a decision means for the request."""
+    candidate, view = decision.candidate, situation.view
+    return Chosen(
+        question,
+        situation,
+        candidate,
+        situation.candidates[candidate],
+        policy.reasons[decision.reason],
+        wait_ms(situation, candidate),
+        float(view[WORK_MS, candidate]),
+        int(view[CACHED_TOKENS, candidate]),
+    )
 
 
 class Dispatcher:
@@ -237,14 +241,15 @@ class Dispatcher:
         policy = self.rules.policy
         situation = self._situation(question, among)
         decision = decide(policy, situation, self.ledger.known)
-        chosen = Chosen(question, situation, decision, policy.reasons[decision.reason])
+        chosen = chosen_of(question, situation, decision, policy)
         if self.log is not None:
             self.log.write(chosen.line())
         # What can fail has been done; else the log would lack a sequence, or have one twice.
         self._routed += 1
         self.homes.settle(question.session, chosen.replica, situation.now_ms)
         self.prefixes.hold(question.chain, chosen.replica)
-        tokens = (question.priced_tokens, chosen.uncached_tokens)
+        priced = question.priced_tokens
+        tokens = (priced, priced - chosen.hit_tokens)
         slot = self.ledger.send(chosen.replica, tokens, situation.now_ms, question.streams)
         ticket = Ticket(self, chosen, slot)
         if self.observer is not None:
@@ -329,7 +334,7 @@ class Ticket:
         self._sequence = chosen.situation.sequence
         self._sent_ms = chosen.situation.now_ms
         self._work_ms = chosen.work_ms
-        self._hit_tokens = chosen.question.priced_tokens - chosen.uncached_tokens
+        self._hit_tokens = chosen.hit_tokens
         self._slot = slot
         self._first_token_ms: float | None = None
         self._is_open = True

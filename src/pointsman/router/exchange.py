@@ -10,6 +10,7 @@ pool.py, upstream.py     request to the replica;  relay.py  its answer to the cl
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -126,6 +127,8 @@ class Exchange:
                 relay.finish()
             except ReplicaError as error:
                 call.asked.tried.add(place.replica.number)
+                if isinstance(error, LostError) and not relay.has_begun:
+                    await self._look_whether_they_live(call)
                 if not relay.has_begun and self._may_try_again(call, error):
                     retried = Ending(RETRIED, error=error.code)
                 else:
@@ -133,6 +136,16 @@ class Exchange:
         finally:  # also where the client has left
             place.end(retried or (_FAILED if relay is None else relay.ending()))
         return retried is None
+
+    async def _look_whether_they_live(self, call: _Call) -> None:
+        """Where all that are taken to be ready lost the request, see if they take connections: that
+        they have died may not have been noticed, and then the request waits for one."""
+        ready = self._admission.ready_for(call.asked.question)
+        if call.asked.tried.issuperset(ready):
+            for number in ready:
+                pool = self._membership[number].pool
+                with suppress(UnreachableError):
+                    pool.release(await pool.connect())
 
     def _may_try_again(self, call: _Call, error: ReplicaError) -> bool:
         """Whether another replica may get the request, or it may wait for one; counts the retry.
