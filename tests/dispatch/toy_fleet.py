@@ -32,7 +32,7 @@ class Arrival:
 
 @dataclass
 class Served:
-    """What became of it. ``wait_ms``: until its prefill began; ``shortest_ms``: at the best."""
+    """What became of it. ``wait_ms``: until its prefill began, ``expected_ms``: as it was told."""
 
     replica: int
     wait_ms: float

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from pointsman.dispatch.log_file import read_log
 from pointsman.policies.policy import policy
@@ -257,6 +258,31 @@ def test_beyond_the_queue_it_is_a_429_that_says_when_to_come_back():
     assert (response.status, response.json["error"]["code"]) == (429, "overloaded")
     assert response.headers["retry-after"] == "1"
     assert "1 requests in flight" in response.json["error"]["message"]
+
+
+def test_who_waited_and_who_was_turned_away_stands_on_the_page_of_metrics():
+    async def main():
+        async with bench(answer_json, holding=Holding(requests=2, timeout_ms=1e6)) as at:
+            await all_gone(at)
+            async with clients(at.port, 2) as waiting, RawClient(at.port) as third:
+                for number, client in enumerate(waiting):
+                    client.send("POST", CHAT, chat())
+                    await until(lambda n=number: held(at)[0] == n + 1)
+                assert (await third.post(CHAT, chat())).status == 503
+                async with FakeReplica(port=at.fake.port):
+                    statuses = [(await client.response()).status for client in waiting]
+            return statuses, (await at.client.request("GET", "/metrics")).body.decode()
+
+    statuses, page = run(main())
+    assert statuses == [200, 200]
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+    assert samples["pointsman_shed_requests_total", "no_replica_ready"] == 1
+    assert samples["pointsman_hold_seconds_count",] == 2
+    assert samples["pointsman_hold_seconds_sum",] > 0
 
 
 def test_who_waits_too_long_for_a_place_gets_a_429():

@@ -69,6 +69,12 @@ class Observer(Protocol):
     def observe_end(self, replica: int, status: str) -> None:
         """A request ended."""
 
+    def observe_release(self, held_ms: float) -> None:
+        """A request that had waited for a replica was sent on."""
+
+    def observe_shed(self, reason: str) -> None:
+        """A request got no replica."""
+
 
 class Question(msgspec.Struct, frozen=True):
     """What is asked about one request; tokens are estimates.

@@ -113,7 +113,19 @@ class Admission:
             place = self._place_now(asked)
             if place is not None:
                 return place
-        return await self._wait(asked)
+        return await self._counted_wait(asked)
+
+    async def _counted_wait(self, asked: Asked) -> Place:
+        observer, begun_s = self.dispatcher.observer, self._clock_s()
+        try:
+            place = await self._wait(asked)
+        except RefusedError as refused:
+            if observer is not None:
+                observer.observe_shed(refused.code)
+            raise
+        if observer is not None:
+            observer.observe_release(1000.0 * (self._clock_s() - begun_s))
+        return place
 
     def let_in(self) -> None:
         """Give places to those that wait, as far as there are any."""
