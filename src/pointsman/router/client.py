@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol, cast
 
 import httptools
@@ -20,6 +21,7 @@ import httptools
 from pointsman.router.answers import Answer, failure, refusal, report
 from pointsman.router.deadline import Deadline, Phase
 from pointsman.router.edge import TOO_MANY, Edge
+from pointsman.router.flow import Flow
 from pointsman.router.framing import is_framed
 from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes, header_of
 
@@ -49,7 +51,7 @@ class Source(Protocol):
         """Read on."""
 
 
-Serve = Callable[[ClientRequest, "ClientConnection"], Awaitable[None]]
+Serve = Callable[[ClientRequest, "ClientConnection"], Coroutine[Any, None, None]]
 
 
 class ClientConnection(asyncio.Protocol):
@@ -62,14 +64,14 @@ class ClientConnection(asyncio.Protocol):
         self._serve = serve
         self._edge = edge
         self._transport: asyncio.Transport
-        self._task: asyncio.Task[None] | None = None
+        self._flow: Flow | None = None  # of the present request
         self._waiting: deque[ClientRequest | Answer] = deque()  # an Answer refuses what came
-        self._arrival: asyncio.Future[None] | None = None  # of a request that is waited for
         self._source: Source | None = None  # of the answer that is under way
         self._is_slow = False  # more is written than the client has taken
         self._is_paused = False  # more requests wait than we take
         self._is_deaf = False  # what comes in is thrown away
         self._is_busy = False
+        self._goes_on = False  # whether the next one is served in any case
         self._has_begun = False  # some of the present answer was written
         self._closes = False
         self._owes_continue = False  # the client waits to be asked for the body
@@ -127,6 +129,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if phase in (Phase.HEAD, Phase.BODY):
             self._refuse(TOO_SLOW)
+            self._serve_waiting()
         elif phase is Phase.IDLE:
             self.close()
         else:
@@ -143,7 +146,6 @@ class ClientConnection(asyncio.Protocol):
             self.close()
             return
         self._edge.connections.add(self)
-        self._task = asyncio.get_running_loop().create_task(self._serve_all())
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in; whole requests queue up."""
@@ -154,6 +156,7 @@ class ClientConnection(asyncio.Protocol):
         # The parser tells of a header, or a trailer, only when it is whole.
         if self._unfinished_bytes > self._edge.limits.max_head_bytes:
             self._refuse(self._edge.head_too_large)
+        self._serve_waiting()
 
     def _parse(self, data: memoryview) -> int:
         """How much of it was parsed: all, or up to the end of a head that asks for an upgrade."""
@@ -177,8 +180,9 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """The client has left: so does what was done for it."""
         self._edge.connections.discard(self)
-        if self._task is not None:
-            self._task.cancel()
+        self._waiting.clear()
+        if self._flow is not None:
+            self._flow.cancel()
 
     def pause_writing(self) -> None:
         """The client is slower than the replica."""
@@ -267,25 +271,38 @@ class ClientConnection(asyncio.Protocol):
 
     # Requests, one after the other.
 
-    async def _serve_all(self) -> None:
-        while not (self._closes or self._transport.is_closing()):
-            request = await self._next()
-            self._is_busy, self._has_begun = True, False
-            if isinstance(request, Answer):
-                self._turn_away(request)
-                return
-            try:
-                await self._serve(request, self)
-            except Exception as error:
-                self._apologise(request, error)
-            self._is_busy = False
-        self._transport.close()
-
-    async def _next(self) -> ClientRequest | Answer:
-        while not self._waiting:
+    def _serve_waiting(self) -> None:
+        """Serve what waits, unless something is being served: then this is called at its end."""
+        if self._goes_on:  # one that was answered at once has ended
+            return
+        self._goes_on = True
+        while self._waiting and not (
+            self._is_busy or self._closes or self._transport.is_closing()
+        ):
+            self._begin(self._next())
+        self._goes_on = False
+        if not (self._is_busy or self._closes):
             self._ask_for_the_body()
-            self._arrival = asyncio.get_running_loop().create_future()
-            await self._arrival
+
+    def _begin(self, request: ClientRequest | Answer) -> None:
+        self._is_busy, self._has_begun = True, False
+        if isinstance(request, Answer):
+            self._turn_away(request)
+            return
+        self._flow = Flow(self._serve(request, self), partial(self._served, request))
+        self._flow.go_on()
+
+    def _served(self, request: ClientRequest, error: Exception | None) -> None:
+        if error is not None:
+            self._apologise(request, error)
+        self._is_busy = False
+        self._flow = None
+        if self._closes:
+            self._transport.close()
+        else:
+            self._serve_waiting()
+
+    def _next(self) -> ClientRequest | Answer:
         request = self._waiting.popleft()
         if self._is_paused and not self._waiting:
             self._is_paused = False
@@ -335,8 +352,6 @@ class ClientConnection(asyncio.Protocol):
 
     def _queue(self, item: ClientRequest | Answer) -> None:
         self._waiting.append(item)
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
         if len(self._waiting) > MAX_PIPELINED and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()

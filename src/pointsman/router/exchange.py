@@ -174,7 +174,8 @@ class Exchange:
         try:
             data = request_bytes(call.request, call.request_id, pool.address)
             bodiless = call.request.method == b"HEAD"
-            await upstream.exchange(data, relay, bodiless=bodiless)
+            upstream.exchange(data, relay, bodiless=bodiless)
+            await relay.over
         finally:
             call.client.attach(None)
             pool.release(upstream)

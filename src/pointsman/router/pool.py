@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 from pointsman.router.health import Health
@@ -51,7 +52,7 @@ class Pool:
 
     async def acquire(self) -> Upstream:
         """A connection for one exchange, used before or new. Raises as ``connect`` does."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = time.monotonic()
         while self.idle:
             upstream = self.idle.pop()
             if _is_fresh(upstream, now_s):
@@ -74,10 +75,19 @@ class Pool:
 
     async def open(self) -> Upstream:
         """A new connection that is the caller's own; nobody's health changes."""
+        making = asyncio.get_running_loop().create_task(self._open())  # a limit of time wants a task
+        try:
+            return await making
+        except asyncio.CancelledError:
+            if making.done() and not making.cancelled() and not making.exception():
+                making.result().abort()  # it came too late
+            raise
+
+    async def _open(self) -> Upstream:
         limit = asyncio.timeout(None)
         try:
             async with limit:
-                self._connecting[limit] = asyncio.get_running_loop().time()
+                self._connecting[limit] = time.monotonic()
                 return await self._connect(self.address)
         except OSError as error:  # TimeoutError is one
             if limit.expired():
@@ -92,7 +102,7 @@ class Pool:
         self._busy.discard(upstream)
         upstream.resume()
         if upstream.reusable:
-            upstream.idle_since_s = asyncio.get_running_loop().time()
+            upstream.idle_since_s = time.monotonic()
             self.idle.append(upstream)
         else:
             upstream.abort()

@@ -8,7 +8,7 @@ from pointsman.router.health import Health
 from pointsman.router.membership import Membership, Replica
 from pointsman.router.messages import ResponseHead, head_bytes
 from pointsman.router.settings import Probing
-from pointsman.router.upstream import ReplicaAddress, UnreachableError
+from pointsman.router.upstream import ReplicaAddress, ReplicaError, UnreachableError
 
 NOT_READY = 503
 
@@ -18,12 +18,21 @@ class _Status:
 
     def __init__(self) -> None:
         self.code: int | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def begin(self, head: ResponseHead) -> None:
         self.code = head.status
 
     def body(self, piece: bytes, *, is_end: bool) -> None:
         pass
+
+    def end(self, error: ReplicaError | None) -> None:
+        if self.ended.done():  # it was given up
+            return
+        if error is None:
+            self.ended.set_result(None)
+        else:
+            self.ended.set_exception(error)
 
 
 class Prober:
@@ -74,7 +83,8 @@ async def probe(replica: Replica, probing: Probing) -> None:
     why = "closed the connection of a probe"
     try:
         async with asyncio.timeout(probing.answer_ms / 1000.0):
-            await upstream.exchange(_request(replica.pool.address), status, bodiless=False)
+            upstream.exchange(_request(replica.pool.address), status, bodiless=False)
+            await status.ended
     except TimeoutError:
         why = f"no answer to a probe in {probing.answer_ms:g} ms"
     except OSError as error:

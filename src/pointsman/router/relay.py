@@ -9,6 +9,7 @@ from pointsman.dispatch.dispatcher import Ending
 from pointsman.dispatch.record import CANCELLED, ERROR, OK, TRUNCATED
 from pointsman.router.answers import error_event, failure, status_line
 from pointsman.router.client import ClientConnection
+from pointsman.router.flow import Signal
 from pointsman.router.messages import (
     ClientRequest,
     Headers,
@@ -48,6 +49,7 @@ class Relay:
         self._http_status: int | None = None
         self._body_bytes = 0
         self._error: str | None = None
+        self.over = Signal()  # that its exchange is
 
     def begin(self, head: ResponseHead) -> None:
         """Take the head, to be sent on with our headers and what comes of the body with it."""
@@ -72,6 +74,10 @@ class Relay:
         self._unsent_head = b""
         if data:
             self._client.write(data)
+
+    def end(self, error: ReplicaError | None) -> None:
+        """Let whoever waits for it go on."""
+        self.over.give(error)
 
     @property
     def has_begun(self) -> bool:

@@ -13,6 +13,7 @@ says it ends and both sides keep it open.
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
@@ -109,6 +110,9 @@ class Sink(Protocol):
     def body(self, piece: bytes, *, is_end: bool) -> None:
         """Take the body bytes of one read, perhaps none; ``is_end``: nothing follows."""
 
+    def end(self, error: ReplicaError | None) -> None:
+        """The exchange is over, well or not; told once, last of all."""
+
 
 class Upstream(asyncio.Protocol):
     """One connection to a replica."""
@@ -122,7 +126,6 @@ class Upstream(asyncio.Protocol):
         self._address = address
         self._transport: asyncio.Transport | None = None
         self._sink: Sink | None = None
-        self._ended: asyncio.Future[None] | None = None
         self._reusable = True
         self._bodiless = False
         self._is_paused = False
@@ -131,25 +134,21 @@ class Upstream(asyncio.Protocol):
         self._moved_s = 0.0  # when the last byte came, or was first waited for
         self._reset()
 
-    def exchange(self, request: bytes, sink: Sink, *, bodiless: bool) -> asyncio.Future[None]:
-        """Send a request; the future is done when its answer has ended.
+    def exchange(self, request: bytes, sink: Sink, *, bodiless: bool) -> None:
+        """Send a request; the sink is told of what comes of it.
 
-        ``bodiless``: the answer has no body whatever its head says (HEAD). The future fails with
-        ReplicaError.
+        ``bodiless``: the answer has no body whatever its head says (HEAD).
         """
         assert self._sink is None, "one exchange at a time"
         self._sink = sink
         self._bodiless = bodiless
-        loop = asyncio.get_running_loop()
-        self._ended = loop.create_future()
         self._reset()
         self._is_answered = False
-        self._moved_s = loop.time()
+        self._moved_s = time.monotonic()
         if self._transport is None or self._transport.is_closing():
             self._lose("closed the connection before the request")
         else:
             self._transport.write(request)
-        return self._ended
 
     @property
     def reusable(self) -> bool:
@@ -194,7 +193,7 @@ class Upstream(asyncio.Protocol):
         """Read on."""
         if self._is_paused and self._transport is not None:
             self._is_paused = False
-            self._moved_s = asyncio.get_running_loop().time()
+            self._moved_s = time.monotonic()
             self._transport.resume_reading()
 
     # What the event loop calls.
@@ -209,7 +208,7 @@ class Upstream(asyncio.Protocol):
             self.abort()  # nobody asked
             return
         self._is_answered = True
-        self._moved_s = asyncio.get_running_loop().time()
+        self._moved_s = time.monotonic()
         self._pieces = []
         self._unfinished_bytes += len(data)
         try:
@@ -309,10 +308,10 @@ class Upstream(asyncio.Protocol):
             self._sink.body(b"".join(self._pieces), is_end=self._complete)
 
     def _finish(self) -> None:
-        self._sink = None
         self._is_used = True
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.end(None)
 
     def _lose(self, what: str) -> None:
         is_stale = self._is_used and not self._is_answered
@@ -326,6 +325,7 @@ class Upstream(asyncio.Protocol):
         self._fail(ReplicaError(f"replica {self._address.url} {what}", "replica_protocol"))
 
     def _fail(self, error: ReplicaError) -> None:
+        sink = self._sink
         self.abort()
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_exception(error)
+        if sink is not None:
+            sink.end(error)
