@@ -70,7 +70,7 @@ async def seen_in(reads: list[bytes]) -> Seen:
 
     async def serve(request: ClientRequest, client: ClientConnection) -> None:
         seen.requests.append(request)
-        client.answer(request, report({}), [])
+        client.answer(request, report({}))
 
     edge = Edge(EdgeLimits(), None, seen.complaints.append)
     connection = ClientConnection(serve, edge)

@@ -38,7 +38,7 @@ class Admin:
 
     async def serve(self, request: ClientRequest, client: ClientConnection) -> None:
         """Answer one request."""
-        client.answer(request, self._answer(request), [])
+        client.answer(request, self._answer(request))
 
     def _answer(self, request: ClientRequest) -> Answer:
         if request.header(b"origin") is not None:

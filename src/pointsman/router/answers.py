@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from pointsman.router.messages import Headers, head_bytes
+from pointsman.router.messages import head_bytes
 
 JSON = (b"content-type", b"application/json")
 
@@ -22,12 +22,12 @@ class Answer:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     kind: tuple[bytes, bytes] = JSON
 
-    def on_the_wire(self, headers: Headers, *, close: bool, bodiless: bool = False) -> bytes:
-        """The answer with further headers; ``bodiless`` for a HEAD request."""
+    def on_the_wire(self, stamp: bytes = b"", *, close: bool, bodiless: bool = False) -> bytes:
+        """The answer with further headers, whole lines; ``bodiless`` for a HEAD request."""
         length = (b"content-length", b"%d" % len(self.body))
         connection = [(b"connection", b"close")] if close else []
-        all_headers = [self.kind, length, *connection, *self.headers, *headers]
-        head = head_bytes(status_line(self.status), all_headers)
+        headers = [self.kind, length, *connection, *self.headers]
+        head = head_bytes(status_line(self.status), headers, stamp)
         return head if bodiless else head + self.body
 
 

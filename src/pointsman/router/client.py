@@ -23,7 +23,15 @@ from pointsman.router.deadline import Deadline, Phase
 from pointsman.router.edge import TOO_MANY, Edge
 from pointsman.router.flow import Flow
 from pointsman.router.framing import is_framed
-from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes, header_of
+from pointsman.router.messages import (
+    ClientRequest,
+    Fields,
+    Headers,
+    all_but,
+    fields_of,
+    head_bytes,
+    passing,
+)
 
 MAX_PIPELINED = 16
 
@@ -38,7 +46,7 @@ HEALTH = b"/health"
 READY = b"/ready"
 OUR_PREFIX = b"x-pointsman-"  # what we say of a request; nobody says it to us
 
-_NO_UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
+_NO_UPGRADE = all_but()  # all that only concerns the connection, the wish for an upgrade too
 
 
 class Source(Protocol):
@@ -57,8 +65,10 @@ Serve = Callable[[ClientRequest, "ClientConnection"], Coroutine[Any, None, None]
 class ClientConnection(asyncio.Protocol):
     """A connection that a client made; the edge holds it while it is open."""
 
-    _headers: Headers
-    _body: bytearray
+    _headers: Headers  # of the head, then of the trailer
+    _head: Headers
+    _fields: Fields  # of the head
+    _body: bytes | bytearray
 
     def __init__(self, serve: Serve, edge: Edge) -> None:
         self._serve = serve
@@ -79,6 +89,8 @@ class ClientConnection(asyncio.Protocol):
         self._written_bytes = 0
         self._messages = 0
         self._deadline = Deadline(edge.limits)
+        self._read_bytes = 0  # of the last read
+        self._message_bytes = 0  # of the present message, or more
         self._unfinished_bytes = 0  # since a head, a piece of a body or a message was complete
         self._new_message()
 
@@ -96,11 +108,11 @@ class ClientConnection(asyncio.Protocol):
         self._written_bytes += len(data)
         self._transport.write(data)
 
-    def answer(self, request: ClientRequest, answer: Answer, headers: Headers) -> None:
-        """Send an answer of our own."""
+    def answer(self, request: ClientRequest, answer: Answer, stamp: bytes = b"") -> None:
+        """Send an answer of our own; ``stamp``: further headers, whole lines."""
         close = self.closes_after(request)
         bodiless = request.method == b"HEAD"
-        self.write(answer.on_the_wire(headers, close=close, bodiless=bodiless))
+        self.write(answer.on_the_wire(stamp, close=close, bodiless=bodiless))
 
     def closes_after(self, request: ClientRequest, *, unsized: bool = False) -> bool:
         """Whether the connection ends with this request's answer, and from now on it will."""
@@ -142,23 +154,25 @@ class ClientConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         if self._edge.is_full:
             self._is_deaf = True
-            self.write(TOO_MANY.on_the_wire([], close=True))
+            self.write(TOO_MANY.on_the_wire(close=True))
             self.close()
             return
         self._edge.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in; whole requests queue up."""
+        self._read_bytes = len(data)
+        self._message_bytes += len(data)
         self._unfinished_bytes += len(data)
-        left = memoryview(data)
-        while left and not self._is_deaf:
-            left = left[self._parse(left) :]
+        parsed = 0 if self._is_deaf else self._parse(data)
+        while parsed < len(data) and not self._is_deaf:
+            parsed += self._parse(memoryview(data)[parsed:])
         # The parser tells of a header, or a trailer, only when it is whole.
         if self._unfinished_bytes > self._edge.limits.max_head_bytes:
             self._refuse(self._edge.head_too_large)
         self._serve_waiting()
 
-    def _parse(self, data: memoryview) -> int:
+    def _parse(self, data: bytes | memoryview) -> int:
         """How much of it was parsed: all, or up to the end of a head that asks for an upgrade."""
         try:
             self._parser.feed_data(data)
@@ -201,69 +215,92 @@ class ClientConnection(asyncio.Protocol):
     def on_url(self, piece: bytes) -> None:
         """Collect the target."""
         self._target += piece
-        self._count_head(len(piece))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; a trailer, which comes after the head, is dropped, and so is ours."""
-        if self._head_is_complete:
-            return
-        self._header_count += 1
-        self._count_head(len(name) + len(value) + len(b": \r\n"))
+        """Keep a header, unless it is ours; a trailer, which comes after the head, is dropped."""
         name = name.lower()
         if not name.startswith(OUR_PREFIX):
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Refuse what is wrong or too large before it is sent; ask for what waits to be asked."""
+        headers, self._headers = self._headers, []  # what follows are trailers
+        self._head = headers
+        self._fields = fields_of(headers)
         self._head_is_complete = True
-        self._unfinished_bytes = 0
         refused = self._refusal_of_head()
+        self._unfinished_bytes = 0
         if refused is not None:
             self._refuse(refused)
-        elif self._wants_to_be_asked():
+        elif b"expect" in self._fields and self._wants_to_be_asked():
             self._owes_continue = True
             if not (self._is_busy or self._waiting):
                 self._ask_for_the_body()
 
     def _refusal_of_head(self) -> Answer | None:
-        if not is_framed(self._parser.get_http_version(), self._headers):
+        edge, fields = self._edge, self._fields
+        if self._head_is_too_large():
+            return edge.head_too_large
+        if len(self._head) > edge.limits.max_headers:
+            return edge.too_many_headers
+        if not is_framed(self._parser.get_http_version(), self._head):
             return NOT_HTTP
-        stranger = self._edge.refusal_of(header_of(self._headers, b"authorization"))
-        if stranger is not None:
-            is_probe = self._parser.get_method() in (b"GET", b"HEAD")
-            if not (is_probe and self._target in (HEALTH, READY)):
-                return stranger
-            if self._target == HEALTH:
-                return ALIVE
-        if self._edge.drops_authorization:
-            self._headers = [pair for pair in self._headers if pair[0] != b"authorization"]
-        if int(header_of(self._headers, b"content-length") or 0) > self._edge.limits.max_body_bytes:
-            return self._edge.body_too_large
+        if edge.has_keys:
+            stranger = edge.refusal_of(fields.get(b"authorization"))
+            if stranger is not None:
+                return self._refusal_of_stranger(stranger)
+            if edge.drops_authorization:
+                self._head = [pair for pair in self._head if pair[0] != b"authorization"]
+                fields.pop(b"authorization", None)
+        if int(fields.get(b"content-length", 0)) > edge.limits.max_body_bytes:
+            return edge.body_too_large
         return None
+
+    def _head_is_too_large(self) -> bool:
+        """It is measured only where so much has come that it can be."""
+        most = self._edge.limits.max_head_bytes
+        if self._message_bytes <= most:
+            return False
+        lines = sum(len(name) + len(value) + len(b": \r\n") for name, value in self._head)
+        return len(self._target) + lines > most
+
+    def _refusal_of_stranger(self, stranger: Answer) -> Answer | None:
+        is_probe = self._parser.get_method() in (b"GET", b"HEAD")
+        if not (is_probe and self._target in (HEALTH, READY)):
+            return stranger
+        return ALIVE if self._target == HEALTH else None
 
     def on_body(self, piece: bytes) -> None:
         """Collect the body."""
         self._unfinished_bytes = 0
-        self._body += piece
+        if not self._body:
+            self._body = piece
+        elif isinstance(self._body, bytearray):
+            self._body += piece
+        else:
+            self._body = bytearray(self._body) + piece
         if len(self._body) > self._edge.limits.max_body_bytes:
             self._refuse(self._edge.body_too_large)
 
     def on_message_complete(self) -> None:
         """Queue the request."""
         self._unfinished_bytes = 0
-        if self._is_deaf or self._parser.should_upgrade():
+        self._message_bytes = self._read_bytes  # the next one may be in it
+        parser = self._parser
+        if self._is_deaf or parser.should_upgrade():
             return
         self._owes_continue = False
-        http_1_1 = self._parser.get_http_version() == "1.1"
+        http_1_1 = parser.get_http_version() == "1.1"
         request = ClientRequest(
-            method=self._parser.get_method(),
+            method=parser.get_method(),
             target=self._target,
-            headers=self._headers,
+            headers=self._head,
             body=self._body,
-            keep_alive=http_1_1 and self._parser.should_keep_alive(),
+            keep_alive=http_1_1 and parser.should_keep_alive(),
             http_1_1=http_1_1,
+            fields=self._fields,
         )
-        self._new_message(self._parser)
+        self._new_message(parser)
         if request.has_target:
             self._queue(request)
         else:
@@ -313,7 +350,7 @@ class ClientConnection(asyncio.Protocol):
         """Not by HTTP/1.0; and a head that asks for an upgrade as well is parsed once more."""
         if self._parser.should_upgrade() or self._parser.get_http_version() != "1.1":
             return False
-        return (header_of(self._headers, b"expect") or b"").lower() == b"100-continue"
+        return self._fields.get(b"expect", b"").lower() == b"100-continue"
 
     def _ask_for_the_body(self) -> None:
         """To be called in the turn of the request: an interim answer waits for those before it."""
@@ -326,11 +363,11 @@ class ClientConnection(asyncio.Protocol):
         if self._has_begun:
             self.close()
         else:
-            self.answer(request, failure(500, "the router failed; see its log", "router_error"), [])
+            self.answer(request, failure(500, "the router failed; see its log", "router_error"))
 
     def _turn_away(self, answer: Answer) -> None:
         """Answer, and listen a little longer: a close on unread bytes would destroy the answer."""
-        self.write(answer.on_the_wire([], close=True))
+        self.write(answer.on_the_wire(close=True))
         self._lingers = True
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -359,16 +396,9 @@ class ClientConnection(asyncio.Protocol):
     def _refuse(self, answer: Answer) -> None:
         if not self._is_deaf:
             self._is_deaf = True
-            self._body = bytearray()
+            self._body = b""
             self._owes_continue = False
             self._queue(answer)
-
-    def _count_head(self, length: int) -> None:
-        self._head_bytes += length
-        if self._head_bytes > self._edge.limits.max_head_bytes:
-            self._refuse(self._edge.head_too_large)
-        elif self._header_count > self._edge.limits.max_headers:
-            self._refuse(self._edge.too_many_headers)
 
     def _decline_upgrade(self) -> None:
         """Go on in HTTP/1.1: parse the head again without its wish; what follows is a body.
@@ -382,8 +412,8 @@ class ClientConnection(asyncio.Protocol):
         if method == b"CONNECT":
             self._refuse(NO_TUNNELS)
             return
-        kept = forwarded(self._headers, _NO_UPGRADE)
-        coded = header_of(self._headers, b"transfer-encoding")
+        kept = passing(self._head, self._fields, _NO_UPGRADE)
+        coded = self._fields.get(b"transfer-encoding")
         if coded is not None:
             kept.append((b"transfer-encoding", coded))
         version = self._parser.get_http_version().encode()
@@ -395,8 +425,6 @@ class ClientConnection(asyncio.Protocol):
         self._parser: Any = parser or httptools.HttpRequestParser(self)
         self._target = b""
         self._headers = []
-        self._body = bytearray()
-        self._head_bytes = 0
-        self._header_count = 0
+        self._body = b""
         self._messages += 1
         self._head_is_complete = False

@@ -102,6 +102,11 @@ class Edge:
         return len(self.connections) >= self.limits.max_connections
 
     @property
+    def has_keys(self) -> bool:
+        """Whether clients have to show a key."""
+        return self._keys is not None
+
+    @property
     def drops_authorization(self) -> bool:
         """Whether a client's key is for this router, and none of a replica's business."""
         return self._keys is not None and not self._keys.forwarded

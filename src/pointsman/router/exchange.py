@@ -19,14 +19,15 @@ from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Ending
 from pointsman.dispatch.record import ERROR, RETRIED
 from pointsman.router.admission import Admission, Asked, Place, RefusedError
-from pointsman.router.answers import failure, refusal
+from pointsman.router.answers import Answer, failure, refusal
 from pointsman.router.client import ClientConnection
-from pointsman.router.messages import ClientRequest, Headers, forwarded, head_bytes
+from pointsman.router.flow import Signal
+from pointsman.router.messages import ClientRequest, all_but, head_bytes, passing
 from pointsman.router.models import ModelTable, is_list
 from pointsman.router.pool import Pool
 from pointsman.router.prompt import CHAT, COMPLETIONS, QuestionReader, request_id_of
 from pointsman.router.relay import Relay, Stamp
-from pointsman.router.status import OwnPages
+from pointsman.router.status import OWN_PATHS, OwnPages
 from pointsman.router.upstream import (
     LostError,
     ReplicaAddress,
@@ -36,7 +37,7 @@ from pointsman.router.upstream import (
     Upstream,
 )
 
-_OURS = frozenset((b"host", b"content-length", b"expect", b"x-request-id"))
+_OURS = all_but(b"host", b"content-length", b"expect", b"x-request-id")
 
 # Safe to send twice. Source: RFC 9110, section 9.2.1.
 _SAFE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
@@ -45,10 +46,10 @@ _SAFE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 _FAILED = Ending(ERROR, http_status=500, error="router_error")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Call:
     request: ClientRequest
-    request_id: str
+    request_id: bytes
     client: ClientConnection
     asked: Asked
     attempts: int = 0
@@ -69,35 +70,37 @@ class Exchange:
         self._models = models
         self._pages = pages
         self._admission = admission
-        self._dispatcher = admission.dispatcher
         self._membership = admission.membership
-        self._models = models
         self._reader = reader
         self._most_retries = most_retries
+        policy = admission.dispatcher.rules.policy.label.encode()
+        self._stamp = b"x-pointsman-policy: %b\r\nx-pointsman-request-id: " % policy
 
     async def serve(self, request: ClientRequest, client: ClientConnection) -> None:
         """Answer one request, whatever becomes of it."""
-        own = self._pages.answer(request)
-        if own is not None:
-            client.answer(request, own, [])
+        answer = await self._answer_of_ours(request) if _may_be_ours(request) else None
+        if answer is not None:
+            client.answer(request, answer)
             return
-        if is_list(request.method, request.path):
-            answer = await self._models.answer(request.path, self._membership.ready)
-            if answer is not None:
-                client.answer(request, answer, [])
-                return
         try:
             request_id = request_id_of(request)
             question = self._reader.question(request, request_id)
         except InputError as error:
-            client.answer(request, refusal(400, str(error), "invalid_body"), [])
+            client.answer(request, refusal(400, str(error), "invalid_body"))
             return
-        refused = await self._models.check(question.model, self._membership.ready)
-        if refused is not None:
-            client.answer(request, refused, [])
-            return
+        if self._models.may_be_unknown(question.model, self._membership.ready):
+            refused = await self._models.check(question.model, self._membership.ready)
+            if refused is not None:
+                client.answer(request, refused)
+                return
         asked = Asked(question, len(request.body))
-        await self._carry(_Call(request, request_id, client, asked))
+        await self._carry(_Call(request, request_id.encode(), client, asked))
+
+    async def _answer_of_ours(self, request: ClientRequest) -> Answer | None:
+        own = self._pages.answer(request)
+        if own is None and is_list(request.method, request.path):
+            return await self._models.answer(request.path, self._membership.ready)
+        return own
 
     async def _carry(self, call: _Call) -> None:
         """One attempt after the other, until the client has an answer."""
@@ -106,8 +109,8 @@ class Exchange:
                 place = await self._admission.place(call.asked)
             except RefusedError as refused:
                 answer = failure(refused.http_status, str(refused), refused.code)
-                headers = [(b"retry-after", b"%d" % refused.retry_after_s)]
-                call.client.answer(call.request, answer, headers + self._headers(call))
+                stamp = b"retry-after: %d\r\n" % refused.retry_after_s + self._stamp_of(call)
+                call.client.answer(call.request, answer, stamp)
                 return
             call.attempts += 1
             if await self._attempt(call, place):
@@ -120,10 +123,10 @@ class Exchange:
         relay: Relay | None = None
         retried: Ending | None = None
         try:
-            stamp = Stamp(self._headers(call, place), place.ticket.first_token)
-            relay = Relay(call.client, call.request, stamp)
+            stamp = self._stamp_of(call, place)
+            relay = Relay(call.client, call.request, Stamp(stamp, place.ticket.first_token))
             try:
-                await self._forward(call, place.replica.pool, relay)
+                await _forward(call, place.replica.pool, relay)
                 relay.finish()
             except ReplicaError as error:
                 call.asked.tried.add(place.replica.number)
@@ -136,6 +139,22 @@ class Exchange:
         finally:  # also where the client has left
             place.end(retried or (_FAILED if relay is None else relay.ending()))
         return retried is None
+
+    def _stamp_of(self, call: _Call, place: Place | None = None) -> bytes:
+        """The headers that say why, each ending its line."""
+        stamp = self._stamp + call.request_id + b"\r\n"
+        if place is not None:
+            said = (
+                place.replica.pool.stamp,
+                place.ticket.reason.encode(),
+                place.ticket.expected_wait_ms,
+            )
+            stamp += (
+                b"%bx-pointsman-reason: %b\r\nx-pointsman-expected-wait-ms: %.3f\r\n" % said
+            )
+        if call.attempts > 1:
+            stamp += b"x-pointsman-attempts: %d\r\n" % call.attempts
+        return stamp
 
     async def _look_whether_they_live(self, call: _Call) -> None:
         """Where all that are taken to be ready lost the request, see if they take connections: that
@@ -163,36 +182,33 @@ class Exchange:
         call.retries += 1
         return True
 
-    async def _forward(self, call: _Call, pool: Pool, relay: Relay) -> None:
-        try:
-            await self._send(call, pool, await pool.acquire(), relay)
-        except StaleConnectionError:
-            await self._send(call, pool, await pool.connect(), relay)
 
-    async def _send(self, call: _Call, pool: Pool, upstream: Upstream, relay: Relay) -> None:
-        call.client.attach(upstream)
-        try:
-            data = request_bytes(call.request, call.request_id, pool.address)
-            bodiless = call.request.method == b"HEAD"
-            upstream.exchange(data, relay, bodiless=bodiless)
-            await relay.over
-        finally:
-            call.client.attach(None)
-            pool.release(upstream)
+def _may_be_ours(request: ClientRequest) -> bool:
+    """Whether the router may have the answer by itself."""
+    return request.method != b"POST" or request.path in OWN_PATHS
 
-    def _headers(self, call: _Call, place: Place | None = None) -> Headers:
-        headers = [
-            (b"x-pointsman-policy", self._dispatcher.rules.policy.label.encode()),
-            (b"x-pointsman-request-id", call.request_id.encode()),
-        ]
-        if place is not None:
-            wait = b"%.3f" % place.ticket.expected_wait_ms
-            headers.append((b"x-pointsman-replica", place.replica.url.encode()))
-            headers.append((b"x-pointsman-reason", place.ticket.reason.encode()))
-            headers.append((b"x-pointsman-expected-wait-ms", wait))
-        if call.attempts > 1:
-            headers.append((b"x-pointsman-attempts", b"%d" % call.attempts))
-        return headers
+
+async def _forward(call: _Call, pool: Pool, relay: Relay) -> None:
+    """The request to the replica and its answer to the client, by a connection that is there."""
+    upstream = pool.idle_one() or await pool.connect()
+    try:
+        await _sent(call, upstream, relay)
+    except StaleConnectionError:
+        pool.release(upstream)
+        upstream = await pool.connect()
+        await _sent(call, upstream, relay)
+    finally:
+        call.client.attach(None)
+        pool.release(upstream)
+
+
+def _sent(call: _Call, upstream: Upstream, relay: Relay) -> Signal:
+    """That the exchange, which has begun, is over."""
+    call.client.attach(upstream)
+    relay.over = over = Signal()
+    data = request_bytes(call.request, call.request_id, upstream.address)
+    upstream.exchange(data, relay, bodiless=call.request.method == b"HEAD")
+    return over
 
 
 def _may_be_repeated(request: ClientRequest) -> bool:
@@ -202,12 +218,12 @@ def _may_be_repeated(request: ClientRequest) -> bool:
     )
 
 
-def request_bytes(request: ClientRequest, request_id: str, address: ReplicaAddress) -> bytes:
+def request_bytes(request: ClientRequest, request_id: bytes, address: ReplicaAddress) -> bytes:
     """The request as the replica gets it: the same body, our framing."""
-    headers = forwarded(request.headers, _OURS)
+    headers = passing(request.headers, request.fields, _OURS)
     headers.append((b"host", address.authority))
-    headers.append((b"x-request-id", request_id.encode("ascii")))
+    headers.append((b"x-request-id", request_id))
     if request.body or request.method in (b"POST", b"PUT", b"PATCH"):
         headers.append((b"content-length", b"%d" % len(request.body)))
-    target = address.base + request.origin_form
-    return head_bytes(request.method + b" " + target + b" HTTP/1.1", headers) + request.body
+    line = b"%b %b%b HTTP/1.1" % (request.method, address.base, request.origin_form)
+    return head_bytes(line, headers) + request.body

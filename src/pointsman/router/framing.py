@@ -12,8 +12,12 @@ from pointsman.router.messages import Headers
 
 def is_framed(version: str, headers: Headers) -> bool:
     """``chunked`` alone, once, and not in HTTP/1.0; one Host. Source: RFC 9112, 6.1 and 3.2."""
-    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
-    hosts = sum(name == b"host" for name, _ in headers)
-    if version not in ("1.0", "1.1") or hosts > 1:
+    if version not in ("1.0", "1.1"):
         return False
-    return not codings or (codings == [b"chunked"] and version == "1.1")
+    names = [name for name, _ in headers]
+    if names.count(b"host") > 1:
+        return False
+    if b"transfer-encoding" not in names:
+        return True
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    return codings == [b"chunked"] and version == "1.1"

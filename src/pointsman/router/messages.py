@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 MAX_HEAD_BYTES = 64 << 10  # of a request's or an answer's head, and of a trailer
 
 Headers = list[tuple[bytes, bytes]]  # names in lower case, in the order of arrival
+Fields = dict[bytes, bytes]  # the first value of each header that has one
 
 # A connection's own affairs. Source: RFC 9110, section 7.6.1.
 HOP_BY_HOP = frozenset(
@@ -37,7 +37,12 @@ class ClientRequest:
     body: bytes | bytearray  # nobody changes it
     keep_alive: bool
     http_1_1: bool
+    fields: Fields = field(default_factory=dict, repr=False, compare=False)
     _path: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            self.fields = fields_of(self.headers)
 
     @property
     def has_target(self) -> bool:
@@ -67,7 +72,7 @@ class ClientRequest:
 
     def header(self, name: bytes) -> bytes | None:
         """The first value of a header; None where it is absent or empty."""
-        return header_of(self.headers, name)
+        return self.fields.get(name)
 
 
 @dataclass(slots=True)
@@ -77,25 +82,27 @@ class ResponseHead:
     status: int
     phrase: bytes
     headers: Headers
+    fields: Fields
 
 
-def header_of(headers: Headers, name: bytes) -> bytes | None:
-    """The first value of a header; None where it is absent or empty."""
-    for key, value in headers:
-        if key == name and value:
-            return value
-    return None
+def fields_of(headers: Headers) -> Fields:
+    """The first value of each header that has one: an empty value counts as none."""
+    return {name: value for name, value in reversed(headers) if value}
 
 
-def forwarded(headers: Headers, dropped: Set[bytes]) -> Headers:
-    """The headers without a connection's own, those it names, and those in ``dropped``."""
-    named = [value for key, value in headers if key == b"connection"]
-    if named:
-        dropped = dropped | {item.strip().lower() for each in named for item in each.split(b",")}
-    return [pair for pair in headers if pair[0] not in HOP_BY_HOP and pair[0] not in dropped]
+def all_but(*names: bytes) -> frozenset[bytes]:
+    """What ``passing`` is to drop: these, and a connection's own."""
+    return HOP_BY_HOP.union(names)
 
 
-def head_bytes(start_line: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A message's head on the wire."""
-    lines = [b": ".join(pair) for pair in headers]
-    return b"\r\n".join([start_line, *lines, b"", b""])
+def passing(headers: Headers, fields: Fields, dropped: frozenset[bytes]) -> Headers:
+    """The headers without those in ``dropped`` and those that ``Connection`` names."""
+    if b"connection" in fields:
+        named = (value for name, value in headers if name == b"connection")
+        dropped = dropped.union(item.strip().lower() for each in named for item in each.split(b","))
+    return [pair for pair in headers if pair[0] not in dropped]
+
+
+def head_bytes(start_line: bytes, headers: Headers, more: bytes = b"") -> bytes:
+    """A message's head on the wire; ``more`` are whole lines."""
+    return b"\r\n".join([start_line, *map(b": ".join, headers), more + b"\r\n"])

@@ -105,6 +105,10 @@ class ModelTable:
         models = self._replicas[replica].models
         return None if models is None else list(models)
 
+    def may_be_unknown(self, model: str | None, living: Sequence[int]) -> bool:
+        """Whether none of the living is known to serve it, or may: ``check`` says more."""
+        return bool(living) and not self.candidates_for(model, living)
+
     async def check(self, model: str | None, living: Sequence[int]) -> Answer | None:
         """The 404 for a model that no replica serves, even asked anew.
 

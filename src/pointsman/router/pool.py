@@ -42,6 +42,7 @@ class Pool:
         connect: Connect = connect_over_tcp,
     ) -> None:
         self.address = address
+        self.stamp = b"x-pointsman-replica: %b\r\n" % address.url.encode()
         self.connects = 0  # of requests
         self._timeouts = timeouts
         self._health = health
@@ -50,8 +51,8 @@ class Pool:
         self._busy: set[Upstream] = set()
         self._connecting: dict[asyncio.Timeout, float] = {}  # and when each began
 
-    async def acquire(self) -> Upstream:
-        """A connection for one exchange, used before or new. Raises as ``connect`` does."""
+    def idle_one(self) -> Upstream | None:
+        """A connection for one exchange that was used before; None where there is none."""
         now_s = time.monotonic()
         while self.idle:
             upstream = self.idle.pop()
@@ -59,7 +60,7 @@ class Pool:
                 self._busy.add(upstream)
                 return upstream
             upstream.abort()
-        return await self.connect()
+        return None
 
     async def connect(self) -> Upstream:
         """A new connection for one exchange. Raises UnreachableError where none can be made."""

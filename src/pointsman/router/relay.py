@@ -14,9 +14,9 @@ from pointsman.router.messages import (
     ClientRequest,
     Headers,
     ResponseHead,
-    forwarded,
+    all_but,
     head_bytes,
-    header_of,
+    passing,
 )
 from pointsman.router.prompt import CHAT, COMPLETIONS
 from pointsman.router.upstream import LostError, ReplicaError
@@ -24,12 +24,22 @@ from pointsman.router.usage import ResponseTap
 
 EVENT_STREAM = b"text/event-stream"
 
+# Only the router says these of its answers.
+_OURS = all_but(
+    b"x-pointsman-policy",
+    b"x-pointsman-request-id",
+    b"x-pointsman-replica",
+    b"x-pointsman-reason",
+    b"x-pointsman-expected-wait-ms",
+    b"x-pointsman-attempts",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """What the router adds to an answer, and who is told when its first token passes."""
 
-    headers: Headers
+    lines: bytes  # headers, each ending its line
     first_token: Callable[[], None]  # told of it once or more often
 
 
@@ -49,19 +59,21 @@ class Relay:
         self._http_status: int | None = None
         self._body_bytes = 0
         self._error: str | None = None
-        self.over = Signal()  # that its exchange is
+        self.over = Signal()  # that an exchange of it is
 
     def begin(self, head: ResponseHead) -> None:
         """Take the head, to be sent on with our headers and what comes of the body with it."""
-        kind = header_of(head.headers, b"content-type") or b""
+        kind = head.fields.get(b"content-type", b"")
         self._is_stream = kind.lower().startswith(EVENT_STREAM)
         self._tap = ResponseTap(stream=self._is_stream)
         self._http_status = head.status
-        dropped = {name for name, _ in self._stamp.headers}
+        dropped = _OURS
         if head.status == 204:
             dropped |= {b"content-length"}  # it may have none. Source: RFC 9110, section 8.6.
-        headers = forwarded(head.headers, dropped) + self._stamp.headers + self._framing(head)
-        self._unsent_head = head_bytes(status_line(head.status, head.phrase), headers)
+        headers = passing(head.headers, head.fields, dropped)
+        headers += self._framing(head)
+        line = status_line(head.status, head.phrase)
+        self._unsent_head = head_bytes(line, headers, self._stamp.lines)
 
     def body(self, piece: bytes, *, is_end: bool) -> None:
         """Send a piece of the body on, in one write with what belongs to it."""
@@ -97,7 +109,7 @@ class Relay:
         if self._http_status is None:
             self._status, self._http_status = ERROR, error.http_status
             answer = failure(error.http_status, str(error), error.code)
-            self._client.answer(self._request, answer, self._stamp.headers)
+            self._client.answer(self._request, answer, self._stamp.lines)
             return
         self._status = TRUNCATED
         if self._is_stream:
@@ -119,8 +131,8 @@ class Relay:
     def _framing(self, head: ResponseHead) -> Headers:
         """How the client will know where the body ends; a length is among the head's headers."""
         bodiless = self._request.method == b"HEAD" or head.status in (204, 304)
-        sized = bodiless or header_of(head.headers, b"content-length") is not None
-        coded = header_of(head.headers, b"transfer-encoding") is not None
+        sized = bodiless or b"content-length" in head.fields
+        coded = b"transfer-encoding" in head.fields
         is_openai = self._request.path in (CHAT, COMPLETIONS)
         self._ends_by_closing = is_openai and not (sized or coded)
         self._is_chunked = not sized and self._request.http_1_1

@@ -20,6 +20,7 @@ from pointsman.router.prometheus.text import CONTENT_TYPE
 HEALTH = "/health"
 READY = "/ready"
 METRICS = "/metrics"
+OWN_PATHS = frozenset((HEALTH, READY, METRICS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import httptools
 
 from pointsman.core.errors import InputError, MachineError
-from pointsman.router.messages import MAX_HEAD_BYTES, Headers, ResponseHead, header_of
+from pointsman.router.messages import MAX_HEAD_BYTES, Headers, ResponseHead, fields_of
 from pointsman.router.settings import Timeouts
 
 
@@ -76,12 +76,11 @@ class ReplicaAddress:
     host: str
     port: int
     base: bytes = b""
+    authority: bytes = field(init=False, repr=False)  # the value of the Host header
 
-    @property
-    def authority(self) -> bytes:
-        """The value of the Host header."""
+    def __post_init__(self) -> None:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}".encode("ascii")
+        object.__setattr__(self, "authority", f"{host}:{self.port}".encode("ascii"))
 
 
 def replica_address(url: str, where: str = "--replica") -> ReplicaAddress:
@@ -123,7 +122,7 @@ class Upstream(asyncio.Protocol):
 
     def __init__(self, address: ReplicaAddress) -> None:
         self.idle_since_s = 0.0
-        self._address = address
+        self.address = address
         self._transport: asyncio.Transport | None = None
         self._sink: Sink | None = None
         self._reusable = True
@@ -171,7 +170,7 @@ class Upstream(asyncio.Protocol):
 
     def cut_off(self, why: str) -> None:
         """Give the connection up in the middle of its exchange."""
-        self._fail(LostError(f"replica {self._address.url} {why}"))
+        self._fail(LostError(f"replica {self.address.url} {why}"))
 
     def check(self, now_s: float, timeouts: Timeouts) -> None:
         """Give the connection up if it has been silent for too long; a slow client's is not."""
@@ -180,7 +179,7 @@ class Upstream(asyncio.Protocol):
         limit_ms = timeouts.idle_ms if self._is_answered else timeouts.first_byte_ms
         if (now_s - self._moved_s) * 1000.0 >= limit_ms:
             missing = "further byte" if self._is_answered else "byte of an answer"
-            message = f"replica {self._address.url} sent no {missing} for {limit_ms:g} ms"
+            message = f"replica {self.address.url} sent no {missing} for {limit_ms:g} ms"
             self._fail(SilentError(message))
 
     def pause(self) -> None:
@@ -264,11 +263,10 @@ class Upstream(asyncio.Protocol):
         if status < 200 or self._complete or self._sink is None:
             return
         self._begun = True
-        bodiless = self._bodiless or status in (204, 304)
-        coded = header_of(self._headers, b"transfer-encoding")
-        length = header_of(self._headers, b"content-length")
-        self._until_close = not bodiless and coded is None and length is None
-        self._sink.begin(ResponseHead(status, self._phrase, self._headers))
+        fields = fields_of(self._headers)
+        if b"content-length" not in fields and b"transfer-encoding" not in fields:
+            self._until_close = not (self._bodiless or status in (204, 304))
+        self._sink.begin(ResponseHead(status, self._phrase, self._headers, fields))
         if self._bodiless and status not in (204, 304):
             self._complete = True  # the parser would wait for a body: use it no more
             self._reusable = False
@@ -316,13 +314,13 @@ class Upstream(asyncio.Protocol):
     def _lose(self, what: str) -> None:
         is_stale = self._is_used and not self._is_answered
         kind = StaleConnectionError if is_stale else LostError
-        self._fail(kind(f"replica {self._address.url} {what}"))
+        self._fail(kind(f"replica {self.address.url} {what}"))
 
     def _lose_for_its_head(self) -> None:
         self._break(f"sent a head or a trailer over {MAX_HEAD_BYTES} bytes")
 
     def _break(self, what: str) -> None:
-        self._fail(ReplicaError(f"replica {self._address.url} {what}", "replica_protocol"))
+        self._fail(ReplicaError(f"replica {self.address.url} {what}", "replica_protocol"))
 
     def _fail(self, error: ReplicaError) -> None:
         sink = self._sink
