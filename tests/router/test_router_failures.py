@@ -596,7 +596,7 @@ def test_a_policy_that_raises_is_a_500_and_leaves_no_gap_in_the_log(tmp_path):
 
 
 def test_an_answer_whose_headers_cannot_be_made_gives_its_place_back():
-    unspeakable = replace(POLICIES["round_robin"], name="\ud800")
+    unspeakable = replace(POLICIES["round_robin"], reasons=("\ud800",))
 
     async def main():
         async with bench() as at:

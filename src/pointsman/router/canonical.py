@@ -127,8 +127,7 @@ def add_prompt(out: CanonicalBytes, prompt: Prompt) -> None:
 
 
 def _add_message(out: CanonicalBytes, message: Message) -> None:
-    out.add(_START)
-    out.add_text(message.role)
+    out.add(_START + message.role.encode("utf-8", "surrogatepass"))
     if message.name is not None:
         out.add(_FIELD + b"name")
         out.add_text(message.name)

@@ -313,9 +313,7 @@ class ClientConnection(asyncio.Protocol):
         if self._goes_on:  # one that was answered at once has ended
             return
         self._goes_on = True
-        while self._waiting and not (
-            self._is_busy or self._closes or self._transport.is_closing()
-        ):
+        while self._waiting and not (self._is_busy or self._closes or self._transport.is_closing()):
             self._begin(self._next())
         self._goes_on = False
         if not (self._is_busy or self._closes):

@@ -149,9 +149,7 @@ class Exchange:
                 place.ticket.reason.encode(),
                 place.ticket.expected_wait_ms,
             )
-            stamp += (
-                b"%bx-pointsman-reason: %b\r\nx-pointsman-expected-wait-ms: %.3f\r\n" % said
-            )
+            stamp += b"%bx-pointsman-reason: %b\r\nx-pointsman-expected-wait-ms: %.3f\r\n" % said
         if call.attempts > 1:
             stamp += b"x-pointsman-attempts: %d\r\n" % call.attempts
         return stamp

@@ -76,7 +76,9 @@ class Pool:
 
     async def open(self) -> Upstream:
         """A new connection that is the caller's own; nobody's health changes."""
-        making = asyncio.get_running_loop().create_task(self._open())  # a limit of time wants a task
+        making = asyncio.get_running_loop().create_task(
+            self._open()
+        )  # a limit of time wants a task
         try:
             return await making
         except asyncio.CancelledError:

@@ -8,10 +8,10 @@ high for Chinese (3 bytes a character).
 from __future__ import annotations
 
 import hashlib
-import os
+import random
 import re
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -43,6 +43,7 @@ DEFAULT_SESSION_HEADER = "x-session-id"
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}")
 
 MAX_REQUEST_ID_CHARACTERS = 128
+_IDS = random.Random()  # seeded by the system; an id is no secret
 _PRINTABLE = frozenset(string.printable.encode()) - frozenset(string.whitespace.encode())
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
@@ -87,16 +88,18 @@ class QuestionReader:
     session_key: bytes
     session_header: str = DEFAULT_SESSION_HEADER
     session_from_user: bool = False
+    _header: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not _HEADER_NAME.fullmatch(self.session_header):
             wanted = "a header's name in lower case"
             raise wrong_value("sessions", "header", self.session_header, wanted)
+        object.__setattr__(self, "_header", self.session_header.encode("ascii"))
 
     def question(self, request: ClientRequest, request_id: str) -> Question:
         """What the request asks. Raises InputError where its body is not what its path wants."""
         path = request.path
-        session = _text(request.header(self.session_header.encode("ascii")))
+        session = request.fields.get(self._header)
         if not _is_read(request, path):
             return Question(
                 request_id=request_id,
@@ -107,6 +110,8 @@ class QuestionReader:
                 model=_model_of(request),
             )
         asked = _decoded(request.body, path)
+        if session is None and self.session_from_user and asked.user:
+            session = asked.user.encode("utf-8", "surrogatepass")
         prompt = _canonical(asked)
         return Question(
             request_id=request_id,
@@ -114,16 +119,15 @@ class QuestionReader:
             prompt_tokens=prompt.tokens,
             output_tokens=_output_tokens(asked),
             chain=chain_of(prompt.kept, asked.model or "", asked.cache_salt or ""),
-            session=self._hashed(session or (asked.user if self.session_from_user else None)),
+            session=self._hashed(session),
             streams=bool(asked.stream),
             model=asked.model,
         )
 
-    def _hashed(self, session: str | None) -> str | None:
-        if not session:
+    def _hashed(self, session: bytes | None) -> str | None:
+        if session is None:
             return None
-        text = session.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(text, key=self.session_key, digest_size=8).hexdigest()
+        return hashlib.blake2b(session, key=self.session_key, digest_size=8).hexdigest()
 
 
 def request_id_of(request: ClientRequest) -> str:
@@ -133,7 +137,7 @@ def request_id_of(request: ClientRequest) -> str:
     """
     given = request.header(b"x-request-id")
     if given is None:
-        return os.urandom(16).hex()
+        return f"{_IDS.getrandbits(128):032x}"
     if len(given) > MAX_REQUEST_ID_CHARACTERS or not _PRINTABLE.issuperset(given):
         raise InputError(
             f"x-request-id is not 1 to {MAX_REQUEST_ID_CHARACTERS} printable ASCII characters"
@@ -160,8 +164,9 @@ def chain_of(prompt: bytes | bytearray, model: str, salt: str = "") -> Chain:
 
 
 def _is_read(request: ClientRequest, path: str) -> bool:
-    plain = request.header(b"content-encoding") in (None, b"identity")
-    return path in (CHAT, COMPLETIONS) and request.method == b"POST" and plain
+    if path not in (CHAT, COMPLETIONS) or request.method != b"POST":
+        return False
+    return request.fields.get(b"content-encoding", b"identity") == b"identity"
 
 
 def _model_of(request: ClientRequest) -> str | None:
@@ -196,7 +201,3 @@ def _output_tokens(asked: _Limits) -> int:
         if limit is not None and limit >= 0:
             return limit
     return DEFAULT_OUTPUT_TOKENS
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("latin-1")

@@ -33,6 +33,7 @@ _OURS = all_but(
     b"x-pointsman-expected-wait-ms",
     b"x-pointsman-attempts",
 )
+_NO_ANSWER = ResponseTap(stream=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,18 @@ class Stamp:
 
 
 class Relay:
-    """The Sink of one exchange. The body's bytes are not changed, only how they are framed."""
+    """The Sink of one exchange. The body's bytes are not changed, only how they are framed.
+
+    ``over``: who waits for the end of the exchange that is under way.
+    """
+
+    over: Signal
+    _tap = _NO_ANSWER  # until there is one
 
     def __init__(self, client: ClientConnection, request: ClientRequest, stamp: Stamp) -> None:
         self._client = client
         self._request = request
         self._stamp = stamp
-        self._tap = ResponseTap(stream=False)
         self._is_stream = False
         self._is_chunked = False
         self._ends_by_closing = False
@@ -59,7 +65,6 @@ class Relay:
         self._http_status: int | None = None
         self._body_bytes = 0
         self._error: str | None = None
-        self.over = Signal()  # that an exchange of it is
 
     def begin(self, head: ResponseHead) -> None:
         """Take the head, to be sent on with our headers and what comes of the body with it."""
@@ -81,9 +86,10 @@ class Relay:
         self._tap.feed(piece)
         if self._tap.saw_token:
             self._stamp.first_token()
-        last = b"0\r\n\r\n" if is_end and self._is_chunked and not self._is_cut_short else b""
-        data = self._unsent_head + self._framed(piece) + last
-        self._unsent_head = b""
+        data = self._framed(piece, is_end=is_end) if self._is_chunked else piece
+        if self._unsent_head:
+            data = self._unsent_head + data
+            self._unsent_head = b""
         if data:
             self._client.write(data)
 
@@ -115,7 +121,8 @@ class Relay:
         if self._is_stream:
             apart = b"" if self._tap.ends_an_event else b"\n\n"
             event = error_event(f"{error}; the answer is incomplete", error.code)
-            self._client.write(self._framed(apart + event))
+            data = apart + event
+            self._client.write(self._framed(data, is_end=False) if self._is_chunked else data)
         self._client.close()  # without the end that a whole answer has
 
     def ending(self) -> Ending:
@@ -132,10 +139,10 @@ class Relay:
         """How the client will know where the body ends; a length is among the head's headers."""
         bodiless = self._request.method == b"HEAD" or head.status in (204, 304)
         sized = bodiless or b"content-length" in head.fields
-        coded = b"transfer-encoding" in head.fields
-        is_openai = self._request.path in (CHAT, COMPLETIONS)
-        self._ends_by_closing = is_openai and not (sized or coded)
-        self._is_chunked = not sized and self._request.http_1_1
+        if not sized:
+            is_openai = self._request.path in (CHAT, COMPLETIONS)
+            self._ends_by_closing = is_openai and b"transfer-encoding" not in head.fields
+            self._is_chunked = self._request.http_1_1
         framing = [(b"transfer-encoding", b"chunked")] if self._is_chunked else []
         if self._client.closes_after(self._request, unsized=not (sized or self._is_chunked)):
             framing.append((b"connection", b"close"))
@@ -146,7 +153,7 @@ class Relay:
         """Whether a stream that only the end of its connection can end lacks its last event."""
         return self._ends_by_closing and self._is_stream and not self._tap.is_done
 
-    def _framed(self, piece: bytes) -> bytes:
-        if not (self._is_chunked and piece):
-            return piece
-        return b"%x\r\n%b\r\n" % (len(piece), piece)
+    def _framed(self, piece: bytes, *, is_end: bool) -> bytes:
+        """The piece as a chunk, and the last one after it if nothing is missing."""
+        chunk = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
+        return chunk + b"0\r\n\r\n" if is_end and not self._is_cut_short else chunk

@@ -47,20 +47,27 @@ _COUNTED = msgspec.json.Decoder(_Counted)
 class ResponseTap:
     """Sees an answer's body piece by piece; ``stream`` says that it is server-sent events."""
 
+    __slots__ = ("_is_cut", "_kept", "_limit", "_stream", "saw_token")
+
     def __init__(self, *, stream: bool) -> None:
         self.saw_token = False
         self._stream = stream
         self._limit = TAIL_BYTES if stream else JSON_LIMIT_BYTES
-        self._kept = bytearray()
+        self._kept: bytes | bytearray = b""
         self._is_cut = False
 
     def feed(self, piece: bytes) -> None:
         """Look at the next piece."""
         if self._stream and not self.saw_token:
             self.saw_token = _TOKEN.search(piece) is not None
-        self._kept += piece
+        if not self._kept:
+            self._kept = piece  # most answers that are no streams have one
+        elif isinstance(self._kept, bytearray):
+            self._kept += piece
+        else:
+            self._kept = bytearray(self._kept) + piece
         if len(self._kept) > self._limit:
-            del self._kept[: -self._limit]
+            self._kept = bytearray(self._kept[-self._limit :])
             self._is_cut = True
 
     @property
