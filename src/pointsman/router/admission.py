@@ -268,8 +268,8 @@ class Admission:
             self._forget(held)
 
     def _hold(self, asked: Asked) -> _Held:
-        """Let the request wait: for its replica, or in its line; there at the end, or in front where
-        it has waited before."""
+        """Let the request wait: for its replica, or in its line, there at the end, or in front
+        where it has waited before."""
         now_s, has_waited = self._clock_s(), asked.held_until_s is not None
         if asked.held_until_s is None:
             asked.held_until_s = now_s + self._resilience.holding.timeout_ms / 1000.0
