@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
+from pointsman.cli.fleet_flags import HOLD_ORDERS
+from pointsman.core.errors import InputError
 from pointsman.router.settings import Holding, Probing, Resilience, Timeouts
 
 _DEFAULTS = Resilience()
@@ -40,8 +43,12 @@ _FLAGS = (
         "requests in flight on one replica at most",
     ),
     (
+        *("--hold-ms", float, "MS", _DEFAULTS.holding.wait_ms),
+        "hold requests in the router beyond so much waiting prefill",
+    ),
+    (
         *("--hold-requests", int, "N", _DEFAULTS.holding.requests),
-        "requests that wait at most while no replica is ready, or all are full",
+        "requests that wait at most: held, or while no replica is ready, or all are full",
     ),
     (
         *("--hold-mib", int, "N", _DEFAULTS.holding.bytes // _MIB),
@@ -65,10 +72,18 @@ def add_resilience(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             flag, type=kind, metavar=metavar, default=default, help=f"{text} (default: {shown})"
         )
+    parser.add_argument(
+        "--hold-order",
+        choices=HOLD_ORDERS,
+        help="which request held by --hold-ms goes first (default: fcfs)",
+    )
 
 
-def resilience_of(arguments: argparse.Namespace) -> Resilience:
-    """What the flags say. Raises InputError for a value outside its range."""
+def resilience_of(arguments: argparse.Namespace, ttft_ms: float | None = None) -> Resilience:
+    """What the flags say; ``ttft_ms``: the objective that deadlines of held requests are made of.
+
+    Raises InputError for a value outside its range.
+    """
     return Resilience(
         timeouts=Timeouts(
             arguments.connect_timeout_ms,
@@ -76,10 +91,22 @@ def resilience_of(arguments: argparse.Namespace) -> Resilience:
             arguments.idle_timeout_ms,
         ),
         probing=Probing(arguments.probe_interval_ms, arguments.slow_start_ms),
-        holding=Holding(
-            arguments.hold_requests, arguments.hold_mib * _MIB, arguments.hold_timeout_ms
-        ),
+        holding=_holding_of(arguments, ttft_ms),
         retries=arguments.retries,
         max_in_flight=arguments.max_in_flight,
         drain_ms=arguments.drain_ms,
     )
+
+
+def _holding_of(arguments: argparse.Namespace, ttft_ms: float | None) -> Holding:
+    order = arguments.hold_order
+    if order is not None and arguments.hold_ms is None:
+        raise InputError(f"--hold-order {order} goes with --hold-ms; expected both")
+    holding = Holding(
+        arguments.hold_requests,
+        arguments.hold_mib * _MIB,
+        arguments.hold_timeout_ms,
+        arguments.hold_ms,
+        order or _DEFAULTS.holding.order,
+    )
+    return holding if ttft_ms is None else replace(holding, ttft_ms=ttft_ms)

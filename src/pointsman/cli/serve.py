@@ -187,7 +187,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         sessions=sessions_of(arguments),
         models_interval_s=arguments.models_interval_s,
         prefix_index_bytes=arguments.prefix_index_mb << 20,
-        resilience=resilience_of(arguments),
+        resilience=resilience_of(arguments, _ttft_ms_of(arguments)),
         scrape=_scrape_of(arguments),
         admin=_admin_of(arguments),
     )
@@ -201,9 +201,18 @@ def _policy_of(arguments: argparse.Namespace) -> Policy:
     if arguments.goodput is None:
         return policy
     (told,) = with_objectives([arguments.policy], [policy], objectives_of(arguments.goodput))
-    if told == policy:
+    if told == policy and _ttft_ms_of(arguments) is None:
         raise InputError(f"--goodput: policy {policy.name} goes by no such objective")
     return told
+
+
+def _ttft_ms_of(arguments: argparse.Namespace) -> float | None:
+    """The objective that held requests are ordered by, if they are."""
+    from pointsman.metrics.goodput import objectives_of
+
+    if arguments.goodput is None or arguments.hold_order != "earliest_deadline":
+        return None
+    return objectives_of(arguments.goodput).ttft_ms
 
 
 def _scrape_of(arguments: argparse.Namespace) -> ScrapeSettings | None:

@@ -1,8 +1,10 @@
 """One request from question to answer: what is known, what the policy says, what is remembered.
 
-Question  ->  Situation  ->  decide  ->  ledger, session home, prefix holder, log line
-                                            |
-Ticket.first_token(...), then Ticket.end(...)  <-  what came back; the end exactly once
+Question  ->  ask: Situation  ->  decide  ->  send: ledger, session home, prefix holder, log line
+                                     |                                 |
+                                     |      Ticket.first_token(...), then Ticket.end(...)
+                                     |      <-  what came back; the end exactly once
+                                     hold: counted for the replica, to be asked about again
 """
 
 from __future__ import annotations
@@ -10,36 +12,35 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
 from pointsman.core.checks import check_seed
+from pointsman.dispatch.chosen import Chosen, chosen_of
 from pointsman.dispatch.draws import draw
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.homes import NOWHERE, Homes
+from pointsman.dispatch.homes import Homes
 from pointsman.dispatch.ledger import Asked, Ids, Ledger
-from pointsman.dispatch.prefix_index import EMPTY_CHAIN, Chain, PrefixIndex
+from pointsman.dispatch.prefix_index import PrefixIndex
+from pointsman.dispatch.question import NO_WAIT, Hold, Wait
+from pointsman.dispatch.question import Question as Question  # noqa: PLC0414 - the router's
 from pointsman.dispatch.record import (
-    ALL_CANDIDATES,
     CANCELLED,
-    FULL_VIEW_EVERY,
     NO_USAGE,
-    Choice,
     Event,
     FirstToken,
+    Held,
     Joined,
     Outcome,
     Reading,
+    Unplaced,
     Usage,
     hexadecimal,
-    hits_of,
-    rows_of,
 )
-from pointsman.dispatch.view import UNKNOWN, Decision, Situation, decide, shown_rows, wait_ms
-from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, RANDOM, ROWS, WORK_MS, Policy, View
+from pointsman.dispatch.view import UNKNOWN, Situation, decide, shown_rows
+from pointsman.policies.policy import RANDOM, ROWS, Policy, View
 
 
 class DecisionSink(Protocol):
@@ -76,39 +77,6 @@ class Observer(Protocol):
         """A request got no replica."""
 
 
-class Question(msgspec.Struct, frozen=True):
-    """What is asked about one request; tokens are estimates.
-
-    ``unread_tokens`` prices a prompt that was not read, whose ``prompt_tokens`` are UNKNOWN.
-    ``streams``: the answer shows when its first token comes.
-    ``attempt`` counts the choices for the same request.
-    """
-
-    request_id: str
-    path: str = "/"
-    prompt_tokens: int = UNKNOWN
-    output_tokens: int = 0
-    chain: Chain = EMPTY_CHAIN
-    session: str | None = None
-    unread_tokens: int = 0
-    streams: bool = False
-    attempt: int = 1
-    model: str | None = None
-
-    @property
-    def priced_tokens(self) -> int:
-        """Tokens of the prompt, as it is priced."""
-        is_unread = self.prompt_tokens == UNKNOWN
-        return self.unread_tokens if is_unread else self.prompt_tokens
-
-    @property
-    def key(self) -> int:
-        """The same for requests of one session, else of one first block; 0 for neither."""
-        if self.session is not None:
-            return hash_of(self.session)
-        return self.chain.hashes[0] >> 1 if self.chain.hashes else 0
-
-
 class Ending(msgspec.Struct, frozen=True):
     """How a request went; the defaults are those of one that was given up before its answer."""
 
@@ -133,85 +101,12 @@ class Rules:
         check_seed("draws", self.seed)
 
 
-class Chosen(msgspec.Struct, frozen=True, gc=False):
-    """A choice before anything is changed by it.
-
-    ``candidate``: the column of the view. ``work_ms``: what the prefill is expected to take there,
-    ``hit_tokens``: of the prompt, as it is priced, what is held there.
-    """
-
-    question: Question
-    situation: Situation
-    candidate: int
-    replica: int
-    reason: str
-    expected_wait_ms: float
-    work_ms: float
-    hit_tokens: int
-
-    def line(self) -> Choice:
-        """The line of the log."""
-        question, situation = self.question, self.situation
-        candidates = list(situation.candidates)
-        columns = self._columns_seen()
-        return Choice(
-            sequence=situation.sequence,
-            time_ms=situation.now_ms,
-            request_id=question.request_id,
-            path=question.path,
-            prompt_tokens=None if question.prompt_tokens == UNKNOWN else question.prompt_tokens,
-            output_tokens=question.output_tokens,
-            block_hashes=hexadecimal(question.chain),
-            session=question.session,
-            home=None if situation.home == NOWHERE else situation.home,
-            random=situation.random,
-            key=situation.key,
-            priced_tokens=question.priced_tokens,
-            shows_first_token=question.streams,
-            candidates=candidates,
-            seen=[candidates[column] for column in columns],
-            hits=hits_of(situation.view, candidates),
-            view=rows_of(situation.view, columns),
-            replica=self.replica,
-            reason=self.reason,
-            expected_wait_ms=self.expected_wait_ms,
-            expected_work_ms=self.work_ms,
-            attempt=question.attempt,
-        )
-
-    def _columns_seen(self) -> list[int]:
-        """All candidates where they are few; else the one chosen, the one with the shortest wait
-        and the one that holds most."""
-        view = self.situation.view
-        count = view.shape[1]
-        if count <= ALL_CANDIDATES or self.situation.sequence % FULL_VIEW_EVERY == 0:
-            return list(range(count))
-        contenders = {int(view[FREE_AT_MS].argmin()), int(view[CACHED_TOKENS].argmax())}
-        return sorted({self.candidate, *contenders})
-
-
-def chosen_of(
-    question: Question, situation: Situation, decision: Decision, policy: Policy
-) -> Chosen:
-    """What a decision means for the request."""
-    candidate, view = decision.candidate, situation.view
-    return Chosen(
-        question,
-        situation,
-        candidate,
-        situation.candidates[candidate],
-        policy.reasons[decision.reason],
-        wait_ms(situation, candidate),
-        float(view[WORK_MS, candidate]),
-        int(view[CACHED_TOKENS, candidate]),
-    )
-
-
 class Dispatcher:
     """Answers questions one after the other, each with the ones before it accounted for.
 
     ``facts``: what is known of each replica; there may be ``room`` in all. ``clock_ms`` is
-    milliseconds since the start of the log and never goes back.
+    milliseconds since the start of the log and never goes back. ``on_news`` is called when a first
+    token or a reading of a replica has come.
     """
 
     def __init__(
@@ -226,6 +121,7 @@ class Dispatcher:
         self.clock_ms = clock_ms
         self.log = log
         self.observer: Observer | None = None
+        self.on_news: Callable[[int], None] | None = None
         self.ledger = Ledger(facts, room)
         self.homes = Homes()
         self.prefixes = PrefixIndex(self.ledger.room)
@@ -236,32 +132,67 @@ class Dispatcher:
         self._views: dict[int, tuple[View, View]] = {}
         self._routed = 0
 
-    def choose(self, question: Question, candidates: Sequence[int] | None = None) -> Ticket:
+    def choose(
+        self, question: Question, candidates: Sequence[int] | None = None, wait: Wait = NO_WAIT
+    ) -> Ticket:
         """Decide among the candidates (None: all replicas), and account for the decision.
 
         Raises InputError where the policy is broken. There must be a candidate: whoever has none
         asks nobody.
         """
+        return self.send(self.ask(question, candidates, wait))
+
+    def ask(
+        self, question: Question, candidates: Sequence[int] | None = None, wait: Wait = NO_WAIT
+    ) -> Chosen:
+        """What the policy chooses, as in ``choose``; nothing is changed by it.
+
+        It is to be sent or held before the next question, or forgotten.
+        """
         among = range(self.ledger.count) if candidates is None else candidates
         assert among, "nothing to choose from"
         policy = self.rules.policy
-        situation = self._situation(question, among)
+        situation = self._situation(question, among, wait.hold)
         decision = decide(policy, situation, self.ledger.known)
-        chosen = chosen_of(question, situation, decision, policy)
+        return chosen_of((question, wait), situation, decision, policy)
+
+    def send(self, chosen: Chosen) -> Ticket:
+        """The request goes where it was chosen to go."""
+        question, now_ms = chosen.question, chosen.situation.now_ms
         if self.log is not None:
             self.log.write(chosen.line())
         # What can fail has been done; else the log would lack a sequence, or have one twice.
         self._routed += 1
-        self.homes.settle(question.session, chosen.replica, situation.now_ms)
+        self._let_go(chosen.wait)
+        self.homes.settle(question.session, chosen.replica, now_ms)
         self.prefixes.hold(question.chain, chosen.replica)
-        priced = question.priced_tokens
-        tokens = (priced, priced - chosen.hit_tokens)
-        slot = self.ledger.send(chosen.replica, tokens, situation.now_ms, question.streams)
+        slot = self.ledger.send(chosen.replica, chosen.tokens, now_ms, question.streams)
         ticket = Ticket(self, chosen, slot)
         if self.observer is not None:
-            took_ms = self.clock_ms() - situation.now_ms
+            took_ms = self.clock_ms() - now_ms
             self.observer.observe_choice(chosen.replica, chosen.reason, took_ms)
         return ticket
+
+    def hold(self, chosen: Chosen) -> Hold:
+        """The request is held for the replica that was chosen, and counts there; for no other."""
+        if self.log is not None:
+            self.log.write(chosen.line(Held))
+        sequence = self._routed
+        self._routed += 1
+        self._let_go(chosen.wait)
+        self.ledger.hold(chosen.replica, chosen.needs)
+        return Hold(sequence, chosen.replica, chosen.needs)
+
+    def give_up(self, question: Question, wait: Wait, cause: str) -> None:
+        """A request that waited, or could not, gets no replica."""
+        now_ms = self.clock_ms()
+        self._let_go(wait)
+        if self.log is not None:
+            self.log.write(_unplaced(question, wait, cause, now_ms))
+
+    def _let_go(self, wait: Wait) -> None:
+        if wait.hold is not None:
+            self.ledger.let_go(wait.hold.replica, wait.hold.needs)
 
     def join(self, url: str, facts: ReplicaFacts) -> int:
         """One more replica, within the room that there is; its number."""
@@ -277,14 +208,21 @@ class Dispatcher:
         if self.log is not None:
             told = (None if math.isnan(value) else value for value in gauges)
             self.log.write(Reading(replica, now_ms, *told))
+        if self.on_news is not None:
+            self.on_news(replica)
 
-    def _situation(self, question: Question, candidates: Sequence[int]) -> Situation:
+    def _situation(
+        self, question: Question, candidates: Sequence[int], hold: Hold | None
+    ) -> Situation:
         now_ms = self.clock_ms()
         views = self._views_of(len(candidates))
         sizes = (question.priced_tokens, self._shown_rows)
         asked = Asked(now_ms, sizes, self._ids_of(candidates), views)
         self.prefixes.fill(question.chain, self.ledger.cached)
-        longest = self.ledger.fill(asked)
+        if hold is None:
+            longest = self.ledger.fill(asked)
+        else:
+            longest = self.ledger.fill_for_held(asked, hold.replica)
         return Situation(
             now_ms=now_ms,
             prompt_tokens=question.prompt_tokens,
@@ -359,6 +297,8 @@ class Ticket:
             realised_ms = max(0.0, ttft_ms - self._work_ms)
             dispatcher.observer.observe_first_token(self.replica, ttft_ms)
             dispatcher.observer.observe_wait(self.replica, self.expected_wait_ms, realised_ms)
+        if dispatcher.on_news is not None:
+            dispatcher.on_news(self.replica)
 
     def end(self, ending: Ending) -> None:
         """Free the place and write the outcome; calls after the first do nothing."""
@@ -394,8 +334,17 @@ class Ticket:
         )
 
 
-def hash_of(name: str) -> int:
-    """63 bits of a name."""
-    return (
-        int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 1
+def _unplaced(question: Question, wait: Wait, cause: str, now_ms: float) -> Unplaced:
+    return Unplaced(
+        time_ms=now_ms,
+        request_id=question.request_id,
+        path=question.path,
+        prompt_tokens=None if question.prompt_tokens == UNKNOWN else question.prompt_tokens,
+        output_tokens=question.output_tokens,
+        block_hashes=hexadecimal(question.chain),
+        session=question.session,
+        attempt=question.attempt,
+        after=None if wait.hold is None else wait.hold.sequence,
+        waited_ms=wait.lasted_ms(now_ms),
+        cause=cause,
     )

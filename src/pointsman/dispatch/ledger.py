@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman.dispatch.expected_wait import expected_wait
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.live import Live, grown, idle_live
 from pointsman.dispatch.live_kernels import (
@@ -31,6 +32,15 @@ from pointsman.workload.workload import Floats
 Ids = NDArray[np.int32]
 
 FIRST_SLOTS = 256
+
+
+class Needs(NamedTuple):
+    """What a held request brings to the replica that it is held for: the time of its prefill there,
+    its uncached tokens and those of its prompt, as it is priced."""
+
+    work_ms: float
+    uncached_tokens: int
+    prompt_tokens: int
 
 
 class Asked(NamedTuple):
@@ -128,6 +138,43 @@ class Ledger:
         """Its engine said how many wait and run there, and its KV use; NaN: not known."""
         read_gauges(self._handle, replica, gauges, now_ms)
 
+    # Those that the router holds back.
+
+    def hold(self, replica: int, needs: Needs) -> None:
+        """A request is held for the replica, and counts there from now on."""
+        awaited = self.live.awaited[replica]
+        awaited["requests"] += 1.0
+        for name in Needs._fields:
+            awaited[name] += getattr(needs, name)
+
+    def let_go(self, replica: int, needs: Needs) -> None:
+        """It is held for the replica no more."""
+        awaited = self.live.awaited[replica]
+        awaited["requests"] -= 1.0
+        for name in Needs._fields:
+            awaited[name] -= getattr(needs, name)
+        if awaited["requests"] == 0.0:  # sums of doubles leave crumbs
+            awaited["work_ms"] = 0.0
+
+    def held_for(self, replica: int) -> int:
+        """How many are."""
+        return int(self.live.awaited["requests"][replica])
+
+    def fill_for_held(self, asked: Asked, replica: int) -> float:
+        """The view for one that is held for the replica: those held for it do not count."""
+        is_tried = self.live.awaited["is_tried"]
+        is_tried[replica] = 1
+        longest = self.fill(asked)
+        is_tried[replica] = 0
+        return longest
+
+    def expected_wait(
+        self, replica: int, prompt_tokens: int, now_ms: float, limit_ms: float
+    ) -> tuple[float, float]:
+        """The wait there for such a prompt, those held not counted, and when it will have fallen to
+        the limit by itself; inf: something must happen there first."""
+        return expected_wait(self._handle, replica, prompt_tokens, now_ms, limit_ms)  # type: ignore[no-any-return]
+
     def pending_ms(self, replica: int) -> float:
         """Prefill sent there whose first token has not come."""
         return float(self.live.in_flight.accounts["pending_ms"][replica])
@@ -143,6 +190,11 @@ class Ledger:
         idle = accounts["requests"] == 0
         for name in ("context_tokens", "decoding_tokens", "pending_ms", "pending_tokens"):
             assert (accounts[name][idle] == 0).all(), name
+        awaited = self.live.awaited
+        assert (awaited["requests"] >= 0).all()
+        assert not awaited["is_tried"].any()
+        for name in Needs._fields:
+            assert (awaited[name][awaited["requests"] == 0] == 0).all(), name
 
     def _grow(self) -> None:
         count = self.live.slots.shape[0]

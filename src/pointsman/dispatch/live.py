@@ -3,6 +3,7 @@
 in_flight     the requests, as in the simulator (policies/in_flight.py)
 replicas      REPLICA, one a replica: costs, limits, what was learned, what its engine said
 slots         SLOT, one a row of in_flight.flights
+awaited       AWAITED, one a replica: what the requests bring that the router holds for it
 """
 
 from __future__ import annotations
@@ -51,6 +52,17 @@ SLOT = np.dtype(
     align=True,
 )
 
+AWAITED = np.dtype(
+    [
+        ("requests", np.float64),
+        ("work_ms", np.float64),  # of their prefills there
+        ("uncached_tokens", np.float64),
+        ("prompt_tokens", np.float64),
+        ("is_tried", np.int64),  # 1 while one of them is: then they do not count
+    ],
+    align=True,
+)
+
 
 class Live(NamedTuple):
     """All of it."""
@@ -59,6 +71,7 @@ class Live(NamedTuple):
     replicas: NDArray[Any]
     slots: NDArray[Any]
     cached: NDArray[np.float64]  # by replica: tokens of the prompt being routed
+    awaited: NDArray[Any]
 
 
 def idle_live(replicas: int, slots: int) -> Live:
@@ -71,7 +84,8 @@ def idle_live(replicas: int, slots: int) -> Live:
     for name in ("waiting", "running", "kv_use"):
         records[name] = np.nan
     cached = np.zeros(replicas, dtype=np.float64)
-    return Live(known, records, np.zeros(slots, dtype=SLOT), cached)
+    awaited = np.zeros(replicas, dtype=AWAITED)
+    return Live(known, records, np.zeros(slots, dtype=SLOT), cached, awaited)
 
 
 def grown(live: Live, slots: int) -> Live:

@@ -25,7 +25,7 @@ from pointsman.dispatch.accounts import (
     learn_output,
     pending_wait_ms,
 )
-from pointsman.dispatch.live import REPLICA, SLOT, Live
+from pointsman.dispatch.live import AWAITED, REPLICA, SLOT, Live
 from pointsman.policies.in_flight import ACCOUNTS_TYPE, FLIGHTS_TYPE, NONE, InFlight
 from pointsman.policies.policy import (
     CACHED_TOKENS,
@@ -60,6 +60,7 @@ _INTS, _FLOATS = array_at(types.Array(types.int32, 2, "C")), array_at(_ROW)
 _COUNTERS = array_at(types.Array(types.int64, 1, "C"))
 _REPLICAS = array_at(types.Array(from_dtype(REPLICA), 1, "C"))
 _SLOTS = array_at(types.Array(from_dtype(SLOT), 1, "C"))
+_AWAITED = array_at(types.Array(from_dtype(AWAITED), 1, "C"))
 
 
 def handle_of_live(live: Live) -> Handle:
@@ -68,7 +69,8 @@ def handle_of_live(live: Live) -> Handle:
 
 
 @inner_inlined
-def _live_at(handle: Any) -> Live:
+def live_at(handle: Any) -> Live:
+    """The state behind a handle."""
     known = InFlight(
         _FLIGHTS(handle[0], (handle[1],)),
         _ACCOUNTS(handle[2], (handle[3],)),
@@ -83,6 +85,7 @@ def _live_at(handle: Any) -> Live:
         _REPLICAS(handle[16], (handle[17],)),
         _SLOTS(handle[18], (handle[19],)),
         _FLOATS(handle[20], (handle[21],)),
+        _AWAITED(handle[22], (handle[23],)),
     )
 
 
@@ -90,7 +93,7 @@ _IDS = types.Array(types.int32, 1, "C")
 
 
 @inner_inlined
-def _iteration_ms(live: Live, r: int, steps: float) -> float:
+def iteration_takes_ms(live: Live, r: int, steps: float) -> float:
     """Of all that decode there, ``steps`` tokens later."""
     costs, account = live.replicas[r], live.in_flight.accounts[r]
     tokens = account.decoding_tokens + steps * account.decoding
@@ -103,7 +106,7 @@ def _iteration_ms(live: Live, r: int, steps: float) -> float:
 
 
 @inner_inlined
-def _work_ms(live: Live, r: int, prompt: float, uncached: float) -> float:
+def prefill_ms(live: Live, r: int, prompt: float, uncached: float) -> float:
     """What the prompt's uncached rest takes there, by itself."""
     costs = live.replicas[r]
     attention = uncached * (prompt - 0.5 * uncached)
@@ -112,9 +115,9 @@ def _work_ms(live: Live, r: int, prompt: float, uncached: float) -> float:
 
 
 @inner
-def _steps(live: Live, r: int, now_ms: float) -> int:
+def steps_since_mark(live: Live, r: int, now_ms: float) -> int:
     """Tokens that each one decoding there has had since the mark."""
-    iteration_ms = _iteration_ms(live, r, 0.0)
+    iteration_ms = iteration_takes_ms(live, r, 0.0)
     if live.in_flight.accounts[r].decoding <= 0.0 or iteration_ms <= 0.0:
         return 0
     return int(min(1e9, max(0.0, now_ms - live.replicas[r].mark_ms) / iteration_ms))
@@ -124,7 +127,7 @@ def _steps(live: Live, r: int, now_ms: float) -> int:
 def _bring_up_to_date(live: Live, r: int, now_ms: float) -> None:
     """Count the tokens of those that decode there, before who decodes there changes."""
     known = live.in_flight
-    steps = _steps(live, r, now_ms)
+    steps = steps_since_mark(live, r, now_ms)
     if steps > 0:
         for k in range(known.accounts[r].counts):
             count_tokens(known, r, known.running[r, k], steps)
@@ -161,20 +164,32 @@ def _mean_output(live: Live) -> float:
     return finished[2] / finished[0] if finished[0] > 0 else FIRST_GUESS_TOKENS
 
 
+@inner_inlined
+def seat_wait_ms(live: Live, r: int, further: float, decoding: float, iteration_ms: float) -> float:
+    """Until a seat is free behind ``further`` requests more than were sent there."""
+    costs, account = live.replicas[r], live.in_flight.accounts[r]
+    if costs.max_num_seqs <= 0:
+        return 0.0
+    others = costs.foreign_waiting + costs.foreign_running
+    lacking = account.requests + further + others + 1.0 - costs.max_num_seqs
+    if lacking <= 0.0:
+        return 0.0
+    ending_ms = _mean_output(live) * iteration_ms / max(1.0, decoding + costs.foreign_running)
+    return float(lacking * ending_ms)
+
+
 @inner
-def _wait_ms(live: Live, r: int, work_ms: float, now_ms: float) -> float:
-    """For the prefill of those before it, those of other routers too, or for a seat."""
+def _wait_ms(live: Live, r: int, work_ms: float, now_ms: float, held: float) -> float:
+    """For the prefill of those before it, those of other routers too, or for a seat.
+
+    ``held``: those held for the replica, or 0.
+    """
     costs, account = live.replicas[r], live.in_flight.accounts[r]
     wait_ms = float(pending_wait_ms(live.in_flight, r, now_ms) + costs.foreign_waiting * work_ms)
-    if costs.max_num_seqs <= 0:
-        return wait_ms
-    others = costs.foreign_waiting + costs.foreign_running
-    lacking = account.requests + others + 1.0 - costs.max_num_seqs
-    if lacking <= 0.0:
-        return wait_ms
-    decoding = max(1.0, account.decoding + costs.foreign_running)
-    ending_ms = _mean_output(live) * _iteration_ms(live, r, float(account.steps)) / decoding
-    return max(wait_ms, float(lacking * ending_ms))
+    if held > 0.0:
+        wait_ms += live.awaited[r].work_ms
+    iteration_ms = iteration_takes_ms(live, r, float(account.steps))
+    return max(wait_ms, seat_wait_ms(live, r, held, account.decoding, iteration_ms))
 
 
 @inner
@@ -204,18 +219,25 @@ def _fill_gauges(live: Live, view: Any) -> None:
 def _fill_column(live: Live, view: Any, c: int, prompt: float, now_ms: float) -> None:
     """All rows but the gauges of one candidate."""
     r = int(live.in_flight.replica_of[c, 0])
-    account, said = live.in_flight.accounts[r], live.replicas[r]
+    account, said, waiting = live.in_flight.accounts[r], live.replicas[r], live.awaited[r]
+    held = 0.0 if waiting.is_tried == 1 else waiting.requests
     hit = max(0.0, min(live.cached[r], prompt - 1.0))
-    work_ms, full_ms = _work_ms(live, r, prompt, prompt - hit), _work_ms(live, r, prompt, prompt)
-    view[FREE_AT_MS, c] = now_ms + _wait_ms(live, r, full_ms, now_ms)
-    view[REQUESTS, c] = account.requests + said.foreign_waiting + said.foreign_running
+    work_ms, full_ms = (
+        prefill_ms(live, r, prompt, prompt - hit),
+        prefill_ms(live, r, prompt, prompt),
+    )
+    view[FREE_AT_MS, c] = now_ms + _wait_ms(live, r, full_ms, now_ms, held)
+    view[REQUESTS, c] = account.requests + held + said.foreign_waiting + said.foreign_running
     view[CACHED_TOKENS, c] = hit
     view[WORK_MS, c] = work_ms
     view[FULL_WORK_MS, c] = full_ms
     view[PENDING_TOKENS, c] = account.pending_tokens
     view[CONTEXT_TOKENS, c] = account.context_tokens + account.steps * account.decoding
-    view[ITERATION_MS, c] = _iteration_ms(live, r, float(account.steps))
+    view[ITERATION_MS, c] = iteration_takes_ms(live, r, float(account.steps))
     view[CANDIDATE, c] = r
+    if held > 0.0:
+        view[PENDING_TOKENS, c] += waiting.uncached_tokens
+        view[CONTEXT_TOKENS, c] += waiting.prompt_tokens
 
 
 _SIZES = types.UniTuple(types.int64, 2)
@@ -228,12 +250,13 @@ def fill_view(
 ) -> float:
     """Write the view of the candidates; the longest hit of any of them.
 
-    ``live.cached`` says who holds how much of the prompt.
+    ``live.cached`` says who holds how much of the prompt. Held requests count where they wait to
+    go; for one of them that is tried itself, those held for the same replica do not.
 
     ``sizes``: tokens of the prompt, as it is priced, and a bit for each row that the policy is
     shown. ``views``: all that is known, and what the policy is shown of it.
     """
-    live = _live_at(handle)
+    live = live_at(handle)
     prompt_tokens, shown_rows = sizes
     view, shown = views
     replica_of = live.in_flight.replica_of
@@ -242,7 +265,7 @@ def fill_view(
         r = int(candidates[c])
         replica_of[c, 0], replica_of[c, 1], replica_of[c, 2] = r, NONE, r
         _assume_first_tokens(live, r, now_ms)
-        live.in_flight.accounts[r].steps = _steps(live, r, now_ms)
+        live.in_flight.accounts[r].steps = steps_since_mark(live, r, now_ms)
         _fill_column(live, view, c, float(prompt_tokens), now_ms)
         longest = max(longest, view[CACHED_TOKENS, c])
     _fill_gauges(live, view)
@@ -261,14 +284,15 @@ def sent(
 
     ``request``: its slot, the replica, tokens of its prompt, and of those the uncached ones.
     """
-    live = _live_at(handle)
+    live = live_at(handle)
     slot, r, prompt, uncached = request
     _assume_first_tokens(live, r, now_ms)
-    work_ms = _work_ms(live, r, float(prompt), float(uncached))
+    work_ms = prefill_ms(live, r, float(prompt), float(uncached))
     record, flight = live.slots[slot], live.in_flight.flights[slot]
     record.replica, record.prompt_tokens, record.place = r, prompt, -1
     record.nominal_ms = work_ms / live.replicas[r].prefill_factor
-    first_ms = now_ms + _wait_ms(live, r, work_ms, now_ms) + work_ms + _iteration_ms(live, r, 0.0)
+    wait_ms = _wait_ms(live, r, work_ms, now_ms, 0.0)
+    first_ms = now_ms + wait_ms + work_ms + iteration_takes_ms(live, r, 0.0)
     record.assumed_first_ms = np.inf if shows_first_token else first_ms
     flight.sent_ms, flight.first_token_ms, flight.work_ms = now_ms, np.nan, work_ms
     flight.uncached_tokens, flight.tokens_out = uncached, 0
@@ -290,7 +314,7 @@ def first_token(handle: Any, slot: int, now_ms: float) -> None:
     What its prefill took is the time since it was sent, or since the first token before it where
     that came later, less an iteration of those that decode: a sample for the prefill's factor.
     """
-    live = _live_at(handle)
+    live = live_at(handle)
     if live.slots[slot].place >= 0:  # it was taken to have come
         return
     r = int(live.slots[slot].replica)
@@ -300,7 +324,7 @@ def first_token(handle: Any, slot: int, now_ms: float) -> None:
         live.replicas[r],
     )
     nominal_ms = flight.work_ms / costs.prefill_factor
-    took_ms = now_ms - max(flight.sent_ms, account.last_first_ms) - _iteration_ms(live, r, 0.0)
+    took_ms = now_ms - max(flight.sent_ms, account.last_first_ms) - iteration_takes_ms(live, r, 0.0)
     if account.oldest == slot and nominal_ms >= LEAST_PREFILL_MS:
         costs.prefill_factor = _learn(costs.prefill_factor, took_ms / nominal_ms, PREFILL_WEIGHT)
     _begin_decoding(live, slot, now_ms)
@@ -324,13 +348,13 @@ def ended(handle: Any, slot: int, output_tokens: int, now_ms: float) -> None:
 
     What its tokens took, one after the other, is a sample for the factor of an iteration.
     """
-    live = _live_at(handle)
+    live = live_at(handle)
     r = int(live.slots[slot].replica)
     known, costs = live.in_flight, live.replicas[r]
     flight = known.flights[slot]
     _assume_first_tokens(live, r, now_ms)
     _bring_up_to_date(live, r, now_ms)
-    nominal_ms = _iteration_ms(live, r, 0.0) / costs.decode_factor
+    nominal_ms = iteration_takes_ms(live, r, 0.0) / costs.decode_factor
     is_seen = live.slots[slot].place >= 0 and live.slots[slot].assumed_first_ms == np.inf
     if is_seen and output_tokens >= LEAST_TOKENS and nominal_ms > 0.0:
         took_ms = (now_ms - flight.first_token_ms) / (output_tokens - 1)
@@ -349,7 +373,7 @@ def read_gauges(handle: Any, r: int, gauges: tuple[float, float, float], now_ms:
     What is there beyond what was sent from here is taken to be another router's; beyond 1, for a
     request may be on its way while the engine counts.
     """
-    live = _live_at(handle)
+    live = live_at(handle)
     _assume_first_tokens(live, r, now_ms)
     said, account = live.replicas[r], live.in_flight.accounts[r]
     said.waiting, said.running, said.kv_use = gauges

@@ -11,17 +11,20 @@ import msgspec
 
 from pointsman.core.errors import InputError, MachineError, wrong_value
 from pointsman.dispatch.record import (
+    READ_VERSIONS,
     SCHEMA,
     STATUSES,
-    VERSION,
+    Ask,
     Choice,
     Event,
     FirstToken,
+    Held,
     Joined,
     Line,
     LogHead,
     Outcome,
     Reading,
+    Unplaced,
 )
 from pointsman.policies.policy import LOGGED_ROWS
 from pointsman.workload.workload import MAX_TOKENS
@@ -108,8 +111,9 @@ def _new_file(path: Path) -> IO[bytes]:
 class Log:
     """A log that was read: ``events`` as they happened, and the choices and outcomes of them.
 
-    ``outcomes`` lacks the requests that were in flight at its end. ``replicas``: URLs, those that
-    joined later too.
+    ``asks`` are the choices and what was held, by their sequences. ``outcomes`` lacks the requests
+    that were in flight at its end, ``held`` has the sequences of those that were held then.
+    ``replicas``: URLs, those that joined later too.
     """
 
     path: Path
@@ -117,6 +121,9 @@ class Log:
     replicas: list[str]
     events: list[Event] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
+    unplaced: list[Unplaced] = field(default_factory=list)
+    held: set[int] = field(default_factory=set)
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # by sequence
     truncated_lines: int = 0  # 1 where the router was killed within its last line
 
@@ -170,10 +177,9 @@ def _checked_head(where: str, line: Line) -> LogHead:
         raise InputError(f"{where}: is no head; expected a line with event log")
     if line.schema != SCHEMA:
         raise wrong_value(where, "schema", line.schema, SCHEMA)
-    if line.version != VERSION:
-        raise wrong_value(
-            where, "version", line.version, f"{VERSION}; read it with its own version"
-        )
+    if line.version not in READ_VERSIONS:
+        known = " or ".join(map(str, READ_VERSIONS))
+        raise wrong_value(where, "version", line.version, f"{known}; read it with its own version")
     if not line.replicas:
         raise wrong_value(where, "replicas", line.replicas, "at least one replica")
     if not 1 <= line.block_tokens <= MAX_TOKENS:
@@ -185,9 +191,17 @@ def _checked_head(where: str, line: Line) -> LogHead:
 def _add(log: Log, line: Line, where: str) -> None:
     if isinstance(line, LogHead):
         raise InputError(f"{where}: is a second head; expected what happened next")
-    if isinstance(line, Choice):
-        _check_choice(log, line, where)
-        log.choices.append(line)
+    if isinstance(line, Choice | Held):
+        _check_ask(log, line, where)
+        _let_go(log, line.after, where)
+        log.asks.append(line)
+        if isinstance(line, Choice):
+            log.choices.append(line)
+        else:
+            log.held.add(line.sequence)
+    elif isinstance(line, Unplaced):
+        _let_go(log, line.after, where)
+        log.unplaced.append(line)
     elif isinstance(line, Outcome):
         _check_outcome(log, line, where)
         log.outcomes[line.sequence] = line
@@ -201,8 +215,16 @@ def _add(log: Log, line: Line, where: str) -> None:
     log.events.append(line)
 
 
-def _check_choice(log: Log, choice: Choice, where: str) -> None:
-    expected = len(log.choices)
+def _let_go(log: Log, after: int | None, where: str) -> None:
+    if after is None:
+        return
+    if after not in log.held:
+        raise wrong_value(where, "after", after, "the sequence of a request that is held")
+    log.held.remove(after)
+
+
+def _check_ask(log: Log, choice: Ask, where: str) -> None:
+    expected = len(log.asks)
     if choice.sequence != expected:
         raise wrong_value(where, "sequence", choice.sequence, f"{expected}, one a choice")
     replicas = len(log.replicas)
@@ -214,7 +236,7 @@ def _check_choice(log: Log, choice: Choice, where: str) -> None:
     _check_view(choice, where)
 
 
-def _check_view(choice: Choice, where: str) -> None:
+def _check_view(choice: Ask, where: str) -> None:
     if not set(choice.seen) <= set(choice.candidates):
         raise wrong_value(where, "seen", choice.seen, "some of the candidates")
     if not set(choice.hits) <= set(choice.candidates):
@@ -227,10 +249,14 @@ def _check_view(choice: Choice, where: str) -> None:
 
 
 def _check_sequence(log: Log, sequence: int, where: str) -> None:
-    if not 0 <= sequence < len(log.choices):
-        raise wrong_value(where, "sequence", sequence, "that of a choice above")
+    _check_was_sent(log, sequence, where)
     if sequence in log.outcomes:
         raise wrong_value(where, "sequence", sequence, "that of a request in flight")
+
+
+def _check_was_sent(log: Log, sequence: int, where: str) -> None:
+    if not 0 <= sequence < len(log.asks) or isinstance(log.asks[sequence], Held):
+        raise wrong_value(where, "sequence", sequence, "that of a choice above")
 
 
 def _check_joined(log: Log, joined: Joined, where: str) -> None:
@@ -245,8 +271,7 @@ def _check_reading(log: Log, reading: Reading, where: str) -> None:
 
 
 def _check_outcome(log: Log, outcome: Outcome, where: str) -> None:
-    if not 0 <= outcome.sequence < len(log.choices):
-        raise wrong_value(where, "sequence", outcome.sequence, "that of a choice above")
+    _check_was_sent(log, outcome.sequence, where)
     if outcome.sequence in log.outcomes:
         raise wrong_value(where, "sequence", outcome.sequence, "one outcome a choice")
     if outcome.status not in STATUSES:

@@ -1,10 +1,11 @@
 """The decision log: what stands in each of its lines.
 
-JSON Lines. The first line is a LogHead; then a Choice where a request was sent to a replica, a
-FirstToken where its stream began, an Outcome where it ended, a Reading where an engine told its
-gauges, and Joined where a replica was added, in the order in which these things happened: together
-they are all that the router's accounts depend on. Times are milliseconds of the writer's clock
-since ``started_at``. There is no text of a prompt or an answer in it.
+JSON Lines. The first line is a LogHead; then a Choice where a request was sent to a replica, Held
+where it was held back for one, Unplaced where it waited and got none, a FirstToken where its stream
+began, an Outcome where it ended, a Reading where an engine told its gauges, and Joined where a
+replica was added, in the order in which these things happened: together they are all that the
+router's accounts depend on. Times are milliseconds of the writer's clock since ``started_at``.
+There is no text of a prompt or an answer in it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 import numpy as np
 
 from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.hold_order import HoldRules
 from pointsman.dispatch.homes import NOWHERE
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.view import UNKNOWN, Situation
@@ -23,7 +25,8 @@ from pointsman.policies.policy import CACHED_TOKENS, CANDIDATE, LOGGED_ROWS, Vie
 from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS
 
 SCHEMA = "pointsman.decision-log"
-VERSION = 2
+VERSION = 3
+READ_VERSIONS = (2, 3)  # 2 knew nothing of requests that wait
 
 # Up to so many candidates every line has the view of all; beyond, that of those that mattered,
 # and of all every so many choices.
@@ -36,6 +39,10 @@ CANCELLED = "cancelled"
 TRUNCATED = "truncated"
 RETRIED = "retried"  # failed before an answer, and tried again by another choice
 STATUSES = (OK, ERROR, CANCELLED, TRUNCATED, RETRIED)
+
+# Why a request that waited got no replica, where the router did not refuse it.
+CLIENT_LEFT = "client_left"
+ROUTER_ERROR = "router_error"
 
 # What a reader accepts, and a workload can hold.
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
@@ -64,12 +71,11 @@ class LogHead(
     block_tokens: int  # tokens a block hash stands for, as estimated
     facts: list[ReplicaFacts]  # what was known of each replica beforehand
     policy_sha256: str | None = None  # of FILE.py as it was loaded; None for a policy of ours
+    holding: HoldRules | None = None  # None: requests are not held while a replica is free
 
 
-class Choice(
-    msgspec.Struct, tag_field="event", tag="choice", frozen=True, forbid_unknown_fields=True
-):
-    """A request, the view of the fleet, and the replica it was sent to."""
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request, the view of the fleet, and the replica that the policy chose for it."""
 
     sequence: int
     time_ms: TimeMs
@@ -93,6 +99,8 @@ class Choice(
     expected_wait_ms: float
     expected_work_ms: float  # of its prefill
     attempt: int = 1  # of the same request: 2 where one choice for it has failed
+    after: int | None = None  # the sequence of the Held that this one takes the place of
+    waited_ms: TimeMs = 0.0  # in the router, until now
 
     @property
     def has_whole_view(self) -> bool:
@@ -117,6 +125,32 @@ class Choice(
             candidates=self.candidates,
             view=view,
         )
+
+
+class Choice(Ask, tag_field="event", tag="choice", frozen=True, forbid_unknown_fields=True):
+    """The request was sent there."""
+
+
+class Held(Ask, tag_field="event", tag="held", frozen=True, forbid_unknown_fields=True):
+    """The request is held back for that replica, until another line names this one as ``after``."""
+
+
+class Unplaced(
+    msgspec.Struct, tag_field="event", tag="unplaced", frozen=True, forbid_unknown_fields=True
+):
+    """A request that waited, or could not, got no replica. Tokens and hashes are as in an Ask."""
+
+    time_ms: TimeMs
+    request_id: str
+    path: str
+    prompt_tokens: Tokens | None
+    output_tokens: Tokens
+    block_hashes: list[str]
+    session: str | None
+    attempt: int
+    after: int | None  # the sequence of the Held that ends with this
+    waited_ms: TimeMs
+    cause: str  # the router's code of the refusal, CLIENT_LEFT or ROUTER_ERROR
 
 
 class FirstToken(
@@ -186,7 +220,7 @@ class Outcome(
     error: str | None = None
 
 
-Event = Choice | FirstToken | Outcome | Reading | Joined
+Event = Choice | Held | Unplaced | FirstToken | Outcome | Reading | Joined
 Line = LogHead | Event
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pointsman.core.errors import InputError
 from pointsman.dispatch.log_file import Log
 from pointsman.dispatch.policy_file import policy_sha256
-from pointsman.dispatch.record import Choice, LogHead
+from pointsman.dispatch.record import Ask, LogHead
 from pointsman.dispatch.view import decide
 from pointsman.policies.catalogue import policy_named
 from pointsman.policies.policy import Policy
@@ -31,6 +31,7 @@ class Difference:
 class Replay:
     """What a policy chooses in the situations of a log.
 
+    ``choices``: all, those after which a request was held too.
     ``policy_changed``: the log's own policy was called, and its file is no longer the one that
     the router loaded.
     """
@@ -90,7 +91,7 @@ def _replay(log: Log, policy: Policy, *, with_reasons: bool) -> Replay:
     return Replay(
         recorded_policy=_label(log.head),
         replayed_policy=policy.label,
-        choices=len(log.choices),
+        choices=len(log.asks),
         differences=differences,
         unfinished=len(log.choices) - len(log.outcomes),
         truncated_lines=log.truncated_lines,
@@ -104,7 +105,7 @@ def _label(head: LogHead) -> str:
     return f"{name}({values})" if values else name
 
 
-def _difference(log: Log, choice: Choice, replica: int, reason: str) -> Difference:
+def _difference(log: Log, choice: Ask, replica: int, reason: str) -> Difference:
     return Difference(
         sequence=choice.sequence,
         request_id=choice.request_id,

@@ -10,23 +10,34 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pointsman.dispatch.ledger import Asked, Ledger
+from pointsman.dispatch.ledger import Asked, Ledger, Needs
 from pointsman.dispatch.log_file import Log
-from pointsman.dispatch.record import Choice, Event, FirstToken, Joined, Outcome, Reading
+from pointsman.dispatch.record import (
+    Ask,
+    Choice,
+    Event,
+    FirstToken,
+    Held,
+    Joined,
+    Outcome,
+    Reading,
+    Unplaced,
+)
 from pointsman.policies.in_flight import InFlight
 from pointsman.policies.policy import ROWS, View
 
 _ALL_ROWS = (1 << ROWS) - 1
 
 
-def situations(log: Log) -> Iterator[tuple[Choice, View, InFlight]]:
-    """Each choice with the view of all its candidates and what was in flight, before it counted.
+def situations(log: Log) -> Iterator[tuple[Ask, View, InFlight]]:
+    """Each choice, whether the request was sent there or held for it, with the view of all its
+    candidates and what was in flight, before it counted.
 
     What is yielded is to be used before the next step.
     """
     past = Past(log)
     for event in log.events:
-        if isinstance(event, Choice):
+        if isinstance(event, Ask):
             view = past.view_of(event)
             yield event, event.logged_view if event.has_whole_view else view, past.ledger.known
         past.happen(event)
@@ -38,30 +49,39 @@ class Past:
     def __init__(self, log: Log) -> None:
         self.ledger = Ledger(log.head.facts, room=len(log.replicas))
         self._slots: dict[int, int] = {}
+        self._held: dict[int, tuple[int, Needs]] = {}  # the replica, by sequence
 
-    def view_of(self, choice: Choice) -> View:
+    def view_of(self, ask: Ask) -> View:
         """The view of all candidates as the router filled it.
 
         Who held what is no matter of the accounts: the log says it for each choice.
         """
-        count = len(choice.candidates)
+        count = len(ask.candidates)
         views = np.empty((ROWS, count)), np.empty((ROWS, count))
-        candidates = np.array(choice.candidates, dtype=np.int32)
-        sizes = (choice.priced_tokens, _ALL_ROWS)
+        candidates = np.array(ask.candidates, dtype=np.int32)
         self.ledger.cached[:] = 0.0
-        for replica, tokens in choice.hits.items():
+        for replica, tokens in ask.hits.items():
             self.ledger.cached[replica] = tokens
-        self.ledger.fill(Asked(choice.time_ms, sizes, candidates, views))
+        asked = Asked(ask.time_ms, (ask.priced_tokens, _ALL_ROWS), candidates, views)
+        if ask.after is None:
+            self.ledger.fill(asked)
+        else:
+            self.ledger.fill_for_held(asked, self._held[ask.after][0])
         return views[0]
 
     def happen(self, event: Event) -> None:
         """Count what happened."""
         ledger = self.ledger
+        if isinstance(event, Choice | Held | Unplaced) and event.after is not None:
+            ledger.let_go(*self._held.pop(event.after))
         if isinstance(event, Choice):
-            hit = int(event.hits.get(event.replica, 0.0))
-            tokens = (event.priced_tokens, event.priced_tokens - hit)
+            tokens = (event.priced_tokens, _uncached_tokens(event))
             slot = ledger.send(event.replica, tokens, event.time_ms, event.shows_first_token)
             self._slots[event.sequence] = slot
+        elif isinstance(event, Held):
+            needs = Needs(event.expected_work_ms, _uncached_tokens(event), event.priced_tokens)
+            ledger.hold(event.replica, needs)
+            self._held[event.sequence] = event.replica, needs
         elif isinstance(event, FirstToken):
             ledger.first_token(self._slots[event.sequence], event.time_ms)
         elif isinstance(event, Outcome):
@@ -71,3 +91,7 @@ class Past:
             ledger.read(event.replica, event.gauges, event.time_ms)
         elif isinstance(event, Joined):
             ledger.add(event.facts)
+
+
+def _uncached_tokens(ask: Ask) -> int:
+    return ask.priced_tokens - int(ask.hits.get(ask.replica, 0.0))

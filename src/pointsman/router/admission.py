@@ -6,6 +6,9 @@ policy, when a place may be free.
 
 A line for each model, so that nobody waits behind one whose model nobody serves just now. Where
 replicas serve several models, who came first goes first.
+
+With ``Holding.wait_ms`` it is also held while the replica that the policy chose has too much to do
+(held.py), in the order of the rules; then it stands in no line.
 """
 
 from __future__ import annotations
@@ -17,7 +20,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pointsman.core.errors import PointsmanError
-from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Ticket
+from pointsman.dispatch.chosen import Chosen
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Ticket
+from pointsman.dispatch.question import NO_WAIT, Question, Wait
+from pointsman.dispatch.record import CLIENT_LEFT, ROUTER_ERROR
+from pointsman.router.held import CallLater, HeldRequests, call_later
 from pointsman.router.membership import Membership, Replica
 from pointsman.router.settings import Resilience
 
@@ -41,6 +48,7 @@ class Asked:
     tried: set[int] = field(default_factory=set)
     held_until_s: float | None = None  # None: it has never waited
     turn: int = 0  # the lower goes first, once it has waited
+    wait: Wait = NO_WAIT  # the one that goes on
 
     @property
     def line(self) -> str | None:
@@ -51,12 +59,12 @@ class Asked:
 class Place:
     """A choice, and the count of it on its replica, until ``end``: exactly once."""
 
-    __slots__ = ("_is_over", "_membership", "replica", "ticket")
+    __slots__ = ("_admission", "_is_over", "replica", "ticket")
 
-    def __init__(self, ticket: Ticket, membership: Membership) -> None:
+    def __init__(self, ticket: Ticket, admission: Admission) -> None:
         self.ticket = ticket
-        self.replica: Replica = membership.sent(ticket.replica)
-        self._membership = membership
+        self.replica: Replica = admission.membership.sent(ticket.replica)
+        self._admission = admission
         self._is_over = False
 
     def end(self, ending: Ending) -> None:
@@ -64,13 +72,14 @@ class Place:
         if not self._is_over:
             self._is_over = True
             self.ticket.end(ending)
-            self._membership.ended(self.replica)
+            self._admission.ended(self.replica)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Held:
     asked: Asked
     place: asyncio.Future[Place]
+    replica: int | None = None  # the one that it stands for; None: in its line
 
 
 class Admission:
@@ -85,6 +94,7 @@ class Admission:
         membership: Membership,
         resilience: Resilience,
         clock_s: Callable[[], float],
+        later: CallLater = call_later,
     ) -> None:
         self.dispatcher = dispatcher
         self.membership = membership
@@ -95,12 +105,18 @@ class Admission:
         self._clock_s = clock_s
         self._lines: dict[str | None, OrderedDict[_Held, None]] = {}  # none of them empty
         self._turns = 0
+        self._for_replicas: HeldRequests[_Held] | None = None  # None: nobody is held for one
+        rules = resilience.holding.rules
+        if rules is not None:
+            self._for_replicas = HeldRequests(rules, dispatcher, later)
+            dispatcher.on_news = self._look_at
         membership.on_opening = self.let_in
 
     @property
     def held(self) -> int:
         """How many requests wait."""
-        return sum(map(len, self._lines.values()))
+        held = self._for_replicas
+        return sum(map(len, self._lines.values())) + (0 if held is None else len(held))
 
     def ready_for(self, question: Question) -> list[int]:
         """The replicas that are ready and serve its model."""
@@ -115,6 +131,12 @@ class Admission:
                 return place
         return await self._counted_wait(asked)
 
+    def ended(self, replica: Replica) -> None:
+        """One of the replica's requests has ended."""
+        self.membership.ended(replica)
+        if self._for_replicas:
+            self._look_at(replica.number)
+
     async def _counted_wait(self, asked: Asked) -> Place:
         observer, begun_s = self.dispatcher.observer, self._clock_s()
         try:
@@ -128,86 +150,190 @@ class Admission:
         return place
 
     def let_in(self) -> None:
-        """Give places to those that wait, as far as there are any."""
+        """Give places to those that wait in line, as far as there are any, and ask anew about those
+        that are held for a replica that is not ready any more."""
         stuck: set[str | None] = set()
         while len(stuck) < len(self._lines) and self.membership.has_room:
             heads = (next(iter(line)) for key, line in self._lines.items() if key not in stuck)
             first = min(heads, key=lambda held: held.asked.turn)
+            line = first.asked.line
             if not self._let_in(first):
-                stuck.add(first.asked.line)
+                stuck.add(line)
+            elif first.asked.wait.hold is not None:
+                self._look_at(first.asked.wait.hold.replica)
+        if self._for_replicas:
+            for replica in self._for_replicas.replicas:
+                if replica not in self.membership.ready:
+                    self._look_at(replica)
+
+    def _look_at(self, replica: int) -> None:
+        """Try those that are held for the replica, one after the other, while it has little to do,
+        or is not ready."""
+        held = self._for_replicas
+        if held is None or not held.holds_for(replica):
+            return
+        tried: set[_Held] = set()
+        is_ready = replica in self.membership.ready
+        while self.membership.has_room:
+            first = held.first(replica, tried)
+            if first is None or (is_ready and not held.has_little_to_do(replica, first[1])):
+                break
+            tried.add(first[0])
+            if not self._let_in(first[0]):  # nobody may have it
+                first[0].asked.tried.clear()  # who waited may find them as good as new
+        if is_ready:
+            held.watch(replica, self._look_at)
 
     def _let_in(self, held: _Held) -> bool:
-        """Whether it waits no more."""
+        """Whether it waits no more, or for a replica now that it was not held for."""
         if not held.place.done():  # its client may have left just now
+            hold = held.asked.wait.hold
             try:
                 place = self._place_now(held.asked)
             except Exception as error:  # a policy that is broken is that request's error
+                self._give_up(held.asked, ROUTER_ERROR)
                 held.place.set_exception(error)
             else:
                 if place is None:
-                    return False
+                    return held.asked.wait.hold is not hold and self._move(held)
                 held.place.set_result(place)
         self._forget(held)
         return True
 
     def check(self, now_s: float) -> None:
-        """Refuse those that have waited for too long, and look again for the others."""
-        for held in [held for line in self._lines.values() for held in line]:
+        """Let go or refuse those that have waited for too long, and look again for the others."""
+        for held in self._waiting:
             until_s = held.asked.held_until_s
             if until_s is not None and now_s >= until_s and not held.place.done():
-                waited = f"after {self._resilience.holding.timeout_ms:g} ms"
-                held.place.set_exception(self._refusal(held.asked, waited))
-                self._forget(held)
+                is_for_replica = held.asked.wait.hold is not None
+                if not (is_for_replica and self._let_in(held)):
+                    waited = f"after {self._resilience.holding.timeout_ms:g} ms"
+                    held.place.set_exception(self._refusal(held.asked, waited))
+                    self._forget(held)
         self.let_in()
 
+    @property
+    def _waiting(self) -> list[_Held]:
+        """All that wait, who came first first."""
+        waiting = [held for line in self._lines.values() for held in line]
+        if self._for_replicas is not None:
+            waiting += self._for_replicas.everyone
+        return sorted(waiting, key=lambda held: held.asked.turn)
+
     def _place_now(self, asked: Asked) -> Place | None:
+        """None: no replica may have it, or it is held for one now."""
         barred = self.barred_for(asked.question.model)
         candidates = self.membership.candidates(asked.tried | barred if barred else asked.tried)
         if not candidates:
             return None
-        return Place(self.dispatcher.choose(asked.question, candidates), self.membership)
+        chosen = self.dispatcher.ask(asked.question, candidates, asked.wait)
+        if self._for_replicas is not None and self._stays(self._for_replicas, asked, chosen):
+            since_ms = asked.wait.since_ms
+            since_ms = chosen.situation.now_ms if since_ms is None else since_ms
+            asked.wait = Wait(since_ms, self.dispatcher.hold(chosen))
+            return None
+        place = Place(self.dispatcher.send(chosen), self)
+        asked.wait = NO_WAIT
+        return place
+
+    def _stays(self, held: HeldRequests[_Held], asked: Asked, chosen: Chosen) -> bool:
+        """Whether it is to be held for the replica that was chosen."""
+        if asked.held_until_s is not None and self._clock_s() >= asked.held_until_s:
+            return False
+        if asked.wait.since_ms is None and not self._has_room_for(asked):
+            return False
+        prompt_tokens, now_ms = chosen.tokens[0], chosen.situation.now_ms
+        ledger, limit_ms = self.dispatcher.ledger, held.rules.wait_ms
+        wait_ms, _ = ledger.expected_wait(chosen.replica, prompt_tokens, now_ms, limit_ms)
+        overtakes = asked.wait.hold is None and ledger.held_for(chosen.replica) > 0
+        return wait_ms > limit_ms or overtakes
+
+    def _has_room_for(self, asked: Asked) -> bool:
+        limits = self._resilience.holding
+        return self.held < limits.requests and self.held_bytes + asked.size_bytes <= limits.bytes
 
     async def _wait(self, asked: Asked) -> Place:
         held = self._hold(asked)
+        if asked.wait.hold is not None:
+            self._look_at(asked.wait.hold.replica)
         try:
             return await held.place
         except asyncio.CancelledError:
             if held.place.done() and not held.place.cancelled() and not held.place.exception():
                 held.place.result().end(Ending())  # it came too late
+            else:
+                self._give_up(asked, CLIENT_LEFT)
             raise
         finally:
             self._forget(held)
 
     def _hold(self, asked: Asked) -> _Held:
-        """Put the request in its line: at the end, or in front where it has waited before."""
-        limits, now_s, waiting = self._resilience.holding, self._clock_s(), self.held
-        has_waited = asked.held_until_s is not None
+        """Let the request wait: for its replica, or in its line, there at the end, or in front
+        where it has waited before."""
+        now_s, has_waited = self._clock_s(), asked.held_until_s is not None
         if asked.held_until_s is None:
-            asked.held_until_s = now_s + limits.timeout_ms / 1000.0
+            asked.held_until_s = now_s + self._resilience.holding.timeout_ms / 1000.0
             self._turns += 1
             asked.turn = self._turns
-        is_full = waiting >= limits.requests or self.held_bytes + asked.size_bytes > limits.bytes
-        if is_full or now_s >= asked.held_until_s:
-            raise self._refusal(asked, f"and {waiting} requests wait" if is_full else "now")
-        asked.tried.clear()  # who waited may find them as good as new
+        if asked.wait.hold is None:
+            asked.wait = Wait(self.dispatcher.clock_ms())
+            is_full = not self._has_room_for(asked)
+            if is_full or now_s >= asked.held_until_s:
+                raise self._refusal(asked, f"and {self.held} requests wait" if is_full else "now")
+            asked.tried.clear()  # who waited may find them as good as new
         held = _Held(asked, asyncio.get_running_loop().create_future())
-        line: OrderedDict[_Held, None] = self._lines.setdefault(asked.line, OrderedDict())
-        line[held] = None
         self.held_bytes += asked.size_bytes
-        if has_waited:
-            line.move_to_end(held, last=False)
+        self._stand(held)
+        if has_waited and asked.wait.hold is None:
+            self._lines[asked.line].move_to_end(held, last=False)
         return held
 
-    def _forget(self, held: _Held) -> None:
+    def _stand(self, held: _Held) -> None:
+        asked, hold = held.asked, held.asked.wait.hold
+        if hold is None or self._for_replicas is None:
+            line: OrderedDict[_Held, None] = self._lines.setdefault(asked.line, OrderedDict())
+            line[held] = None
+        else:
+            held.replica = hold.replica
+            self._for_replicas.add(held, asked.wait, asked.turn)
+
+    def _leave(self, held: _Held) -> bool:
+        """Stand nowhere any more; whether it stood somewhere."""
+        if held.replica is not None and self._for_replicas is not None:
+            return self._for_replicas.remove(held, held.replica)
         line = self._lines.get(held.asked.line)
-        if line is not None and held in line:
-            del line[held]
+        if line is None or held not in line:
+            return False
+        del line[held]
+        if not line:
+            del self._lines[held.asked.line]
+        return True
+
+    def _move(self, held: _Held) -> bool:
+        """Stand where it is held now."""
+        self._leave(held)
+        self._stand(held)
+        if self._for_replicas is not None and held.replica is not None:
+            self._for_replicas.watch(held.replica, self._look_at)
+        return True
+
+    def _forget(self, held: _Held) -> None:
+        if self._leave(held):
             self.held_bytes -= held.asked.size_bytes
-            if not line:
-                del self._lines[held.asked.line]
+
+    def _give_up(self, asked: Asked, cause: str) -> None:
+        """It waits no more, without a place; what follows a refusal changes nothing."""
+        if asked.wait.since_ms is not None:
+            self.dispatcher.give_up(asked.question, asked.wait, cause)
+            asked.wait = NO_WAIT
 
     def _refusal(self, asked: Asked, how: str) -> RefusedError:
         self.refused += 1
+        refused = self._why_refused(asked, how)
+        self._give_up(asked, refused.code)
+        return refused
+
+    def _why_refused(self, asked: Asked, how: str) -> RefusedError:
         if self.ready_for(asked.question):
             most = self._resilience.max_in_flight
             message = f"all replicas have {most} requests in flight, {how}"

@@ -279,6 +279,7 @@ def head_of(settings: RouterSettings) -> LogHead:
         block_tokens=BLOCK_TOKENS,
         facts=settings.facts_of_replicas,
         policy_sha256=settings.policy_sha256,
+        holding=settings.resilience.holding.rules,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pointsman.core.checks import check_integer, check_number
+from pointsman.core.errors import unknown_name
+from pointsman.dispatch.hold_order import ORDERS, HoldRules
 
 # Of the sweep that enforces all limits: it looks about four times within the shortest one.
 LONGEST_SWEEP_S = 1.0
@@ -46,16 +48,37 @@ class Probing:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """At most how many requests, of how many bytes, wait for a replica, and how long."""
+    """At most how many requests, of how many bytes, wait in the router, and how long.
+
+    ``wait_ms``: beyond how much there is to do on the replica chosen for it a request is held for
+    that; None: it is sent at once. ``order``, ``ageing``, ``ttft_ms``: who goes first of those, as
+    in ``HoldRules``. Raises InputError for a value outside its range.
+    """
 
     requests: int = 1_000
     bytes: int = 64 << 20
     timeout_ms: float = 10_000.0
+    wait_ms: float | None = None
+    order: str = "fcfs"
+    ageing: float = 1.0
+    ttft_ms: float = 3_000.0
 
     def __post_init__(self) -> None:
         check_integer("holding", "requests", self.requests, 0)
         check_integer("holding", "bytes", self.bytes, 0, 1 << 40)
-        check_number("holding", "timeout_ms", self.timeout_ms)
+        if self.order not in ORDERS:
+            raise unknown_name("holding", "order", self.order, ORDERS)
+        for name in ("timeout_ms", "ageing", "ttft_ms"):
+            check_number("holding", name, getattr(self, name))
+        if self.wait_ms is not None:
+            check_number("holding", "wait_ms", self.wait_ms)
+
+    @property
+    def rules(self) -> HoldRules | None:
+        """By what a request is held for a replica; None: by nothing."""
+        if self.wait_ms is None:
+            return None
+        return HoldRules(self.wait_ms, self.order, self.ageing, self.ttft_ms)
 
 
 @dataclass(frozen=True, slots=True)

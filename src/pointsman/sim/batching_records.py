@@ -6,6 +6,7 @@ import numpy as np
 
 from pointsman.core.errors import InputError, MachineError, wrong_value
 from pointsman.costs.iteration import IterationCosts
+from pointsman.dispatch.hold_order import ORDERS
 from pointsman.policies.policy import IN_FLIGHT, Policy
 from pointsman.sim.batching_fleet import ENGINE_LIMITS, BatchingFleet
 from pointsman.sim.batching_state import (
@@ -17,7 +18,7 @@ from pointsman.sim.batching_state import (
     idle_fleet,
 )
 from pointsman.sim.blocks import cache_chains
-from pointsman.sim.conditions import EVENTS, ORDERS, Conditions
+from pointsman.sim.conditions import EVENTS, Conditions
 from pointsman.sim.knowledge import Signals
 from pointsman.sim.membership import JOINS
 from pointsman.sim.traffic import CHANGE, HELD, Traffic, idle_traffic

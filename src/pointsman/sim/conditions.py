@@ -7,15 +7,10 @@ from dataclasses import dataclass, field
 
 from pointsman.core.checks import check_integer, check_number
 from pointsman.core.errors import unknown_name
+from pointsman.dispatch.hold_order import ORDERS
 from pointsman.sim.knowledge import Signals
 from pointsman.sim.membership import DIES, JOINS, SLOWS
-from pointsman.sim.traffic import EARLIEST_DEADLINE, FCFS, SHORTEST_PREFILL
 
-ORDERS = {
-    "fcfs": FCFS,
-    "shortest_prefill": SHORTEST_PREFILL,
-    "earliest_deadline": EARLIEST_DEADLINE,
-}
 EVENTS = {"dies": DIES, "slows": SLOWS, "joins": JOINS}
 
 # vLLM's router and sglang's try elsewhere before the first byte; one further try.

@@ -16,14 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.compiled import inner, inner_inlined
+from pointsman.dispatch.hold_order import turn_ms
 from pointsman.sim.batching_state import NONE, Fleet
 from pointsman.sim.stretch import cut_stretch
 
-FCFS, SHORTEST_PREFILL, EARLIEST_DEADLINE = range(3)
-
-# A held request that is late already counts as arriving so many objectives later: moved to the
-# back for good, it would starve.
-LATE_OBJECTIVES = 4.0
+_turn_of = inner_inlined(turn_ms)
 
 RULES = np.dtype(
     [
@@ -266,10 +263,8 @@ def is_awaited(traffic: Traffic, r: int) -> bool:
 def _turn_ms(traffic: Traffic, place: int, now_ms: float) -> float:
     """The held request with the least goes first."""
     rules, held = traffic.rules[0], traffic.held[place]
-    if rules.order == SHORTEST_PREFILL:
-        return held.work_ms + rules.ageing * held.since_ms  # type: ignore[no-any-return]
-    late = rules.order == EARLIEST_DEADLINE and now_ms > held.since_ms + rules.ttft_ms
-    return held.since_ms + (LATE_OBJECTIVES * rules.ttft_ms if late else 0.0)  # type: ignore[no-any-return]
+    weights = (rules.ageing, rules.ttft_ms)
+    return _turn_of(rules.order, held.work_ms, held.since_ms, weights, now_ms)
 
 
 @inner
