@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there_is_named_with_its_nearest(file, capsys):
 def test_what_is_set_of_a_replica_and_not_used_yet_is_said(file, capsys):
     serve._replicas(parsed("--config", str(file)))
     assert capsys.readouterr().err == (
-        f"pointsman: {file}: of the replicas kv_events, metrics, weight is not used yet\n"
+        f"pointsman: {file}: of the replicas metrics, weight is not used yet\n"
     )
 
 
