@@ -10,7 +10,6 @@ them, and so takes its share of what may be believed.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,71 +23,78 @@ from pointsman.router.engine.kv_messages import RemovedBlocks, StoredBlocks
 LEAST_TOKENS_A_BLOCK, MOST_TOKENS_A_BLOCK = 16.0, 1024.0
 # What the assumed size weighs, in blocks, until that many are known of.
 ASSUMED_BLOCKS = 64.0
-REMEMBERED_CACHES = 2  # how far back it is learned from, in what the cache holds
 
 _ELSEWHERE = "REMOTE"  # of a store that several engines share, seen from the publisher
 
 
 class _Price:
-    """Tokens a block: those that came in over the blocks that were sent, of late."""
+    """Tokens a block: those that came in over the blocks that were sent, of late.
+
+    That is since the cache took in what it holds once over, and at most since it did so twice: what
+    it holds now was stored then.
+    """
 
     def __init__(self, assumed_tokens: float) -> None:
         self._assumed = assumed_tokens
-        self._blocks = ASSUMED_BLOCKS
-        self._tokens = ASSUMED_BLOCKS * assumed_tokens
+        self._before = (0.0, 0.0)  # blocks and tokens
+        self._now = (ASSUMED_BLOCKS, ASSUMED_BLOCKS * assumed_tokens)
 
     @property
     def tokens(self) -> float:
         """What a block takes of the cache."""
-        ratio = self._tokens / self._blocks
+        ratio = (self._before[1] + self._now[1]) / (self._before[0] + self._now[0])
         return min(max(ratio, LEAST_TOKENS_A_BLOCK), MOST_TOKENS_A_BLOCK)
 
-    def add(self, blocks: int, tokens: int, held_tokens: int) -> None:
-        """Blocks were sent, tokens came in; the older ones count for less and less."""
-        self._blocks += blocks
-        self._tokens += tokens
-        least = ASSUMED_BLOCKS * self._assumed
-        most = REMEMBERED_CACHES * max(held_tokens, least)
-        if max(self._tokens, self._blocks * self._assumed) > most:
-            self._blocks /= 2.0
-            self._tokens /= 2.0
+    def add(self, blocks: float, tokens: float, held_tokens: int) -> None:
+        """Blocks were sent, or tokens came in, of a cache that holds so many."""
+        self._now = blocks, tokens = self._now[0] + blocks, self._now[1] + tokens
+        once_over = max(held_tokens, ASSUMED_BLOCKS * self._assumed)
+        if max(tokens, blocks * self._assumed) > once_over:
+            self._before, self._now = self._now, (0.0, 0.0)
 
 
 @dataclass(slots=True)
 class _Account:
-    """One replica's cache. ``untold``: requests by the number in which they were sent, with what
-    no event has told of yet, in tokens."""
+    """One replica's cache. ``untold``: requests by the number in which they were sent, their new
+    blocks, and how many of those no event has told of yet."""
 
     price: _Price
     held: HeldBlocks = field(default_factory=HeldBlocks)
     evicts: bool = False  # a block went that had been told of: the cache is full
     sent: int = 0
-    untold: deque[tuple[int, float]] = field(default_factory=deque)
+    untold: deque[tuple[int, int, float]] = field(default_factory=deque)
 
     def send(self, new_blocks: int) -> None:
         """A request was sent, with so many blocks that were not taken to be there."""
         self.sent += 1
         if new_blocks:
-            self.untold.append((self.sent, new_blocks * self.price.tokens))
-            self.price.add(new_blocks, 0, self.held.tokens)
+            self.untold.append((self.sent, new_blocks, float(new_blocks)))
 
-    def told(self, tokens: float) -> None:
-        """So many tokens came in: those that were sent first, as far as it is known."""
-        while tokens > 0.0 and self.untold:
-            number, waiting = self.untold.popleft()
-            if waiting > tokens:
-                self.untold.appendleft((number, waiting - tokens))
-            tokens -= waiting
+    def told(self, tokens: int) -> None:
+        """So many tokens came in: of those that were sent first, as far as it is known."""
+        blocks = tokens / self.price.tokens
+        self.price.add(0, tokens, self.held.tokens)
+        while blocks > 0.0 and self.untold:
+            number, new_blocks, untold = self.untold[0]
+            if untold > blocks:
+                self.untold[0] = (number, new_blocks, untold - blocks)
+                return
+            blocks -= untold
+            self._leave()
 
     def wait_only_for(self, in_flight: int) -> None:
         """Of requests before the last so many nothing more is expected to be told."""
         while self.untold and self.untold[0][0] <= self.sent - in_flight:
-            self.untold.popleft()
+            self._leave()
 
     def may_hold(self) -> int:
         """Blocks, at most."""
-        untold = sum(tokens for _, tokens in self.untold)
-        return math.ceil((self.held.tokens + untold) / self.price.tokens)
+        untold = sum(blocks for _, _, blocks in self.untold)
+        return round(self.held.tokens / self.price.tokens + untold)
+
+    def _leave(self) -> None:
+        """Its blocks count from here on, when their tokens have been counted."""
+        self.price.add(self.untold.popleft()[1], 0, self.held.tokens)
 
 
 class KvBeliefs:
@@ -131,9 +137,7 @@ class KvBeliefs:
         if blocks.locality == _ELSEWHERE:
             return
         account = self._of(replica)
-        tokens = account.held.store(blocks.block_hashes, blocks.block_size)
-        account.price.add(0, tokens, account.held.tokens)
-        account.told(tokens)
+        account.told(account.held.store(blocks.block_hashes, blocks.block_size))
 
     def removed(self, replica: int, blocks: RemovedBlocks) -> None:
         """Its engine dropped blocks."""

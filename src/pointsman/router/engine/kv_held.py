@@ -30,6 +30,10 @@ class HeldBlocks:
         self._level = 0  # one block in 2 ** level is kept
         self._block_tokens = 0  # the cache's, as it was told last
 
+    def __len__(self) -> int:
+        """How many blocks are kept of it."""
+        return len(self._copies)
+
     @property
     def tokens(self) -> int:
         """How many it holds."""
