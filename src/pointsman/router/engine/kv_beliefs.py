@@ -47,28 +47,33 @@ class _Price:
 
     def add(self, blocks: float, tokens: float, held_tokens: int) -> None:
         """Blocks were sent, or tokens came in, of a cache that holds so many."""
-        self._now = blocks, tokens = self._now[0] + blocks, self._now[1] + tokens
+        self._now = (self._now[0] + blocks, self._now[1] + tokens)
         once_over = max(held_tokens, ASSUMED_BLOCKS * self._assumed)
-        if max(tokens, blocks * self._assumed) > once_over:
+        if max(self._now[0] * self._assumed, self._now[1]) > once_over:
             self._before, self._now = self._now, (0.0, 0.0)
 
 
 @dataclass(slots=True)
 class _Account:
-    """One replica's cache. ``untold``: requests by the number in which they were sent, their new
-    blocks, and how many of those no event has told of yet."""
+    """One replica's cache.
+
+    ``untold``: requests by the number in which they were sent, their new blocks, and how many of
+    those no event has told of yet; ``untold_blocks``: the sum of the latter.
+    """
 
     price: _Price
     held: HeldBlocks = field(default_factory=HeldBlocks)
     evicts: bool = False  # a block went that had been told of: the cache is full
     sent: int = 0
     untold: deque[tuple[int, int, float]] = field(default_factory=deque)
+    untold_blocks: float = 0.0
 
     def send(self, new_blocks: int) -> None:
         """A request was sent, with so many blocks that were not taken to be there."""
         self.sent += 1
         if new_blocks:
             self.untold.append((self.sent, new_blocks, float(new_blocks)))
+            self.untold_blocks += new_blocks
 
     def told(self, tokens: int) -> None:
         """So many tokens came in: of those that were sent first, as far as it is known."""
@@ -78,6 +83,7 @@ class _Account:
             number, new_blocks, untold = self.untold[0]
             if untold > blocks:
                 self.untold[0] = (number, new_blocks, untold - blocks)
+                self.untold_blocks -= blocks
                 return
             blocks -= untold
             self._leave()
@@ -89,12 +95,20 @@ class _Account:
 
     def may_hold(self) -> int:
         """Blocks, at most."""
-        untold = sum(blocks for _, _, blocks in self.untold)
-        return round(self.held.tokens / self.price.tokens + untold)
+        return round(self.held.tokens / self.price.tokens + self.untold_blocks)
+
+    def clear(self) -> None:
+        """Nothing is known of the cache any more, but what a block takes of it."""
+        self.held.clear()
+        self.untold.clear()
+        self.untold_blocks = 0.0
+        self.evicts = False
 
     def _leave(self) -> None:
         """Its blocks count from here on, when their tokens have been counted."""
-        self.price.add(self.untold.popleft()[1], 0, self.held.tokens)
+        _, new_blocks, untold = self.untold.popleft()
+        self.untold_blocks = self.untold_blocks - untold if self.untold else 0.0
+        self.price.add(new_blocks, 0, self.held.tokens)
 
 
 class KvBeliefs:
@@ -126,7 +140,8 @@ class KvBeliefs:
         self._of(replica).send(new_blocks)
 
     def check(self, replica: int) -> None:
-        """Wait no longer to be told of requests that have ended."""
+        """Wait no longer to be told of requests that have ended; to be called now and then, for an
+        event may come a little after its answer."""
         self._of(replica).wait_only_for(self._in_flight(replica))
         self._correct(replica)
 
@@ -150,10 +165,7 @@ class KvBeliefs:
 
     def cleared(self, replica: int) -> None:
         """It holds nothing, or nobody knows what."""
-        account = self._of(replica)
-        account.held.clear()
-        account.untold.clear()
-        account.evicts = False
+        self._of(replica).clear()
         self._index.forget(replica)
 
     def _of(self, replica: int) -> _Account:
