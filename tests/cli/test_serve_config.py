@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pointsman.cli import serve
+from pointsman.cli.kv_sources import kv_settings_of
 from pointsman.cli.main import build_parser, main
 from pointsman.cli.parser import Parser
 from pointsman.cli.replica_tables import REPLICA_FIELDS
+from pointsman.router.engine.kv_endpoint import KvEndpoint, KvSource
 from pointsman.router.service import head_of
 from pointsman.router.upstream import replica_address
 
@@ -135,8 +139,86 @@ def test_a_file_that_is_not_there_is_named_with_its_nearest(file, capsys):
 def test_what_is_set_of_a_replica_and_not_used_yet_is_said(file, capsys):
     serve._replicas(parsed("--config", str(file)))
     assert capsys.readouterr().err == (
-        f"pointsman: {file}: of the replicas kv_events, metrics, weight is not used yet\n"
+        f"pointsman: {file}: of the replicas metrics, weight is not used yet\n"
     )
+
+
+KV = """
+[[replicas]]
+url = "http://a"
+
+[[replicas]]
+url = "http://b"
+kv_events = "tcp://b:5557"
+kv_replay = "tcp://b:5558"
+
+[[replicas]]
+url = "http://c"
+kv_events = "tcp://*:5559"
+kv_topic = "kv@c"
+"""
+
+
+def kv_of(path: Path, text: str):
+    path.write_text(text)
+    replicas = serve._replicas(parsed("--config", str(path)))
+    return kv_settings_of(replicas, path)
+
+
+def test_events_are_followed_of_the_replicas_that_have_an_endpoint(tmp_path, capsys):
+    kv = kv_of(tmp_path / "serve.toml", KV)
+    assert kv.sources == [
+        KvSource(
+            1,
+            KvEndpoint("tcp://b:5557", binds=False),
+            replay=KvEndpoint("tcp://b:5558", binds=False),
+        ),
+        KvSource(2, KvEndpoint("tcp://*:5559", binds=True), topic="kv@c"),
+    ]
+    assert kv.replicas == [1, 2]
+    assert capsys.readouterr().err == ""
+
+
+def test_no_events_are_followed_where_nobody_has_an_endpoint(tmp_path):
+    assert kv_of(tmp_path / "serve.toml", '[[replicas]]\nurl = "http://a"\n') is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ('kv_events = "b:5557"', "replicas 1: KV events: endpoint b:5557 is none; expected tcp://"),
+        (
+            'kv_events = "tcp://b:5557"\nkv_replay = "tcp://*:5558"',
+            "KV events: replay endpoint tcp://*:5558 is to be bound, which the engine does",
+        ),
+        ('kv_topic = "kv@b"', "replicas 1: kv_topic is for kv_events, which is missing"),
+        ('kv_replay = "tcp://b:5558"', "replicas 1: kv_replay is for kv_events, which is missing"),
+        ('kv_event = "tcp://b:5557"', "did you mean kv_events?"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_before_the_start(tmp_path, capsys, keys, message):
+    path = tmp_path / "serve.toml"
+    path.write_text(f'[[replicas]]\nurl = "http://b"\n{keys}\n')
+    assert main(["serve", "--config", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_without_pyzmq_a_start_that_follows_events_names_the_extra(tmp_path):
+    path = tmp_path / "serve.toml"
+    path.write_text('[[replicas]]\nurl = "http://b"\nkv_events = "tcp://b:5557"\n')
+    code = (
+        "import sys; sys.modules['zmq'] = sys.modules['zmq.asyncio'] = None;"
+        "from pointsman.cli.main import main;"
+        f"sys.exit(main(['serve', '--config', {str(path)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "KV events: pyzmq is not installed; pip install 'pointsman[kv-events]'\n"
+    )
+    assert "Traceback" not in done.stderr
 
 
 def test_a_replica_has_costs_and_seats_of_its_own_where_its_table_says_so(tmp_path):

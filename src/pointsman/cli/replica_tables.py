@@ -27,6 +27,8 @@ REPLICA_FIELDS: Fields = {
     "costs": TEXT.or_absent(),
     "metrics": TEXT.or_absent(),
     "kv_events": TEXT.or_absent(),
+    "kv_topic": TEXT.or_absent(),
+    "kv_replay": TEXT.or_absent(),
     "weight": POSITIVE.or_absent(),
 }
 

@@ -17,6 +17,7 @@ from pointsman.cli.edge_flags import (
     sessions_of,
     tls_of,
 )
+from pointsman.cli.kv_sources import kv_settings_of
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
@@ -189,6 +190,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         prefix_index_bytes=arguments.prefix_index_mb << 20,
         resilience=resilience_of(arguments, _ttft_ms_of(arguments)),
         scrape=_scrape_of(arguments),
+        kv_events=kv_settings_of(replicas, arguments.config),
         admin=_admin_of(arguments),
     )
 

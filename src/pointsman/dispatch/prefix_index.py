@@ -1,12 +1,13 @@
 """Which replica was sent which prefix: block hashes to bits, the least used forgotten.
 
 A replica counts as a holder from the moment a request with the prefix is sent there, as in the
-simulator. What an engine has evicted since is not known here, so this is optimistic.
+simulator. What an engine has evicted since is not known here, so this is optimistic, but for
+replicas that are ``followed``: somebody is told how much those hold, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.checks import check_integer
-from pointsman.core.handles import handle_of
-from pointsman.dispatch.holders import REPLICAS_A_WORD, words_for
+from pointsman.core.handles import Handle, handle_of
+from pointsman.dispatch.holders import REPLICAS_A_WORD
 from pointsman.dispatch.prefix_table import (
     MAX_BLOCKS,
     Table,
     bytes_a_block,
+    check_table,
     empty_table,
     fill,
+    give_up,
     hold,
-    move,
+    use_at,
 )
 from pointsman.workload.workload import Floats
 
@@ -45,22 +48,51 @@ class Chain:
 EMPTY_CHAIN = Chain()
 
 
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The blocks of one followed replica, in the order of their last use there."""
+
+    table: Table
+    handle: Handle
+
+    def __len__(self) -> int:
+        return int(self.table.used[0])
+
+
 class PrefixIndex:
     """At most ``max_bytes`` of blocks; the one that was unused longest makes room.
 
-    Raises InputError for a bound that is no number of bytes in LEAST_INDEX_BYTES..MOST_INDEX_BYTES.
+    Where replicas are ``followed``, half of the bytes are for the order of use on each, in equal
+    parts: a replica's own blocks make room there. ``on_held`` is called when one of those was sent
+    a chain, with how many blocks of it are new there.
+
+    Raises InputError for a bound that is no number of bytes in LEAST_INDEX_BYTES..MOST_INDEX_BYTES,
+    or too few for those that are followed.
     """
 
-    def __init__(self, replicas: int, max_bytes: int = DEFAULT_INDEX_BYTES) -> None:
-        check_integer(
-            "prefix index", "max_bytes", max_bytes, LEAST_INDEX_BYTES, most=MOST_INDEX_BYTES
-        )
+    def __init__(
+        self,
+        replicas: int,
+        max_bytes: int = DEFAULT_INDEX_BYTES,
+        followed: Collection[int] = (),
+    ) -> None:
+        part = bytes_a_block(0)
+        least = max(LEAST_INDEX_BYTES, 2 * part * len(followed))
+        check_integer("prefix index", "max_bytes", max_bytes, least, most=MOST_INDEX_BYTES)
         self.replicas = replicas
         self.max_bytes = max_bytes
-        self._table = self._new_table()
+        self.on_held: Callable[[int, int], None] = lambda replica, new_blocks: None
+        shared = max_bytes // 2 if followed else max_bytes
+        self._table = _table(shared // bytes_a_block(replicas), replicas)
         self._handle = handle_of(self._table)
-        # Looked up once: both are called for every request.
+        self._orders: dict[int, _Order] = {}
+        for replica in followed:
+            own = _table((max_bytes - shared) // len(followed) // part, 0)
+            self._orders[replica] = _Order(own, handle_of(own))
+        # Looked up once: each is called for every request.
         self._fill, self._hold = fill.dispatcher, hold.dispatcher
+        if followed:
+            self._use_at, self._give_up = use_at.dispatcher, give_up.dispatcher
 
     def __len__(self) -> int:
         return int(self._table.used[0])
@@ -73,7 +105,8 @@ class PrefixIndex:
     @property
     def size_bytes(self) -> int:
         """What the blocks take once all of them are in use."""
-        return self.max_blocks * bytes_a_block(self.replicas)
+        orders = sum(len(order.table.entries) - 1 for order in self._orders.values())
+        return self.max_blocks * bytes_a_block(self.replicas) + orders * bytes_a_block(0)
 
     def fill(self, chain: Chain, row: Floats) -> None:
         """Write into ``row`` how many leading tokens of the chain each replica holds."""
@@ -81,45 +114,51 @@ class PrefixIndex:
 
     def hold(self, chain: Chain, replica: int) -> None:
         """Make the replica a holder of the whole chain, as far as the index has room for it."""
-        self._hold(self._handle, _array(chain.hashes[: self.max_blocks]), replica)
+        hashes = chain.hashes[: self.max_blocks]
+        order = self._orders.get(replica)
+        if order is None:
+            self._hold(self._handle, _array(hashes), replica)
+            return
+        blocks = _array(hashes[: len(order.table.entries) - 1])
+        new_blocks = self._use_at(self._handle, order.handle, blocks, replica)
+        self._hold(self._handle, blocks, replica)
+        self.on_held(replica, new_blocks)
+
+    def believed(self, replica: int) -> int:
+        """How many blocks a followed replica is taken to hold."""
+        return len(self._orders[replica])
+
+    def believe_at_most(self, replica: int, blocks: int) -> int:
+        """Leave a followed replica those that were used there last; how many were given up.
+
+        Each was held once since it was given up last, so this costs what holding costs.
+        """
+        handle = self._orders[replica].handle
+        return self._give_up(self._handle, handle, replica, blocks)  # type: ignore[no-any-return]
 
     def forget(self, replica: int) -> None:
         """The replica holds nothing any more: it was started anew, or is another one now."""
+        if replica in self._orders:
+            self.believe_at_most(replica, 0)
+            return
         word, bit = divmod(replica, REPLICAS_A_WORD)
         self._table.holders[: len(self), word] &= ~(np.uint64(1) << np.uint64(bit))
 
-    def add_replica(self) -> int:
-        """The number of a new replica, which holds nothing.
-
-        Every 64th one makes each block larger; those that were unused longest make room for that.
-        """
-        replica = self.replicas
-        self.replicas += 1
-        if words_for(self.replicas) > words_for(replica):
-            table = self._new_table()
-            handle = handle_of(table)
-            move(self._handle, handle)
-            self._table, self._handle = table, handle
-        return replica
-
     def check_invariants(self) -> None:
-        """Every block in use is found once by its hash, and stands in the ring of uses once."""
-        entries, holders, slots, _ = self._table
-        used = entries[: len(self)]
-        assert sorted((slots[slots > 0] - 1).tolist()) == list(range(len(self)))
-        assert len(set(used["hash"].tolist())) == len(self) <= self.max_blocks
-        ring, number = [], int(entries["newer"][self.max_blocks])
-        while number != self.max_blocks:
-            ring.append(number)
-            assert int(entries["newer"][entries["older"][number]]) == number
-            number = int(entries["newer"][number])
-        assert sorted(ring) == list(range(len(self)))
-        assert not holders[len(self) :].any()
+        """The tables are sound and within the bound; what a followed replica holds is in its
+        order of use."""
+        check_table(self._table)
         assert self.size_bytes <= self.max_bytes
+        for replica, order in self._orders.items():
+            check_table(order.table)
+            word, bit = divmod(replica, REPLICAS_A_WORD)
+            holds = self._table.holders[: len(self), word] >> np.uint64(bit) & np.uint64(1) != 0
+            held = self._table.entries[: len(self)]["hash"][holds]
+            assert set(held.tolist()) <= set(order.table.entries[: len(order)]["hash"].tolist())
 
-    def _new_table(self) -> Table:
-        blocks = min(self.max_bytes // bytes_a_block(self.replicas), MAX_BLOCKS)
-        return empty_table(max(1, blocks), self.replicas)
+
+def _table(blocks: int, replicas: int) -> Table:
+    return empty_table(max(1, min(blocks, MAX_BLOCKS)), replicas)
 
 
 def _array(hashes: Sequence[int]) -> NDArray[Any]:

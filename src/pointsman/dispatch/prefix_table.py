@@ -5,6 +5,8 @@
     holders[number, word]           as in holders.py
     slots[slot]                     1 + the number that lies there, or 0; two slots a number
 
+A table of no replicas has no holders: it is the order of use at one replica.
+
 The ring runs from the block that was unused longest to the one used last, through a sentinel
 (number ``capacity``). A hash lies in the first free slot from its home on, and what is taken out
 draws those behind it closer, so that a walk may end at the first free slot (source: D. E. Knuth,
@@ -63,6 +65,22 @@ def empty_table(blocks: int, replicas: int) -> Table:
         np.zeros(SLOTS_A_BLOCK * blocks, dtype=np.int32),
         np.zeros(1, dtype=np.int64),
     )
+
+
+def check_table(table: Table) -> None:
+    """Every block in use is found once by its hash, and stands in the ring of uses once."""
+    entries, holders, slots, _ = table
+    count, sentinel = int(table.used[0]), entries.shape[0] - 1
+    used = entries[:count]
+    assert sorted((slots[slots > 0] - 1).tolist()) == list(range(count))
+    assert len(set(used["hash"].tolist())) == count <= sentinel
+    ring, number = [], int(entries["newer"][sentinel])
+    while number != sentinel:
+        ring.append(number)
+        assert int(entries["newer"][entries["older"][number]]) == number
+        number = int(entries["newer"][number])
+    assert sorted(ring) == list(range(count))
+    assert not holders[count:].any()
 
 
 _ENTRIES = array_at(types.Array(numba.from_dtype(ENTRY), 1, "C"))
@@ -162,6 +180,34 @@ def _use(table: Table, number: int) -> None:
     _join_ring(table, number)
 
 
+@inner
+def _take_out(table: Table, number: int) -> None:
+    """Take out a block; the last number's takes over its number, so that they have no holes."""
+    _empty_slot(table, _slot_of(table, table.entries[number].hash))
+    _leave_ring(table, number)
+    last = table.used[0] - 1
+    if number != last:
+        table.slots[_slot_of(table, table.entries[last].hash)] = number + 1
+        older, newer = table.entries[last].older, table.entries[last].newer
+        table.entries[number].hash = table.entries[last].hash
+        table.entries[number].older = older
+        table.entries[number].newer = newer
+        table.entries[older].newer = number
+        table.entries[newer].older = number
+    table.used[0] = last
+
+
+@inner
+def _give_up_oldest(table: Table, own: Table, replica: int) -> None:
+    """The replica does not hold its block any more that was unused there longest."""
+    number = int(own.entries[own.entries.shape[0] - 1].newer)
+    slot = _slot_of(table, own.entries[number].hash)
+    if table.slots[slot] != 0:  # else it was forgotten of all replicas
+        bit = np.uint64(1) << np.uint64(replica % REPLICAS_A_WORD)
+        table.holders[table.slots[slot] - 1, replica // REPLICAS_A_WORD] &= ~bit
+    _take_out(own, number)
+
+
 @kernel(types.int64(HANDLE_TYPE, _HASHES, types.int64))
 def hold(handle: Any, chain: Any, replica: int) -> int:
     """Make the replica hold the chain, which must fit; its blocks are now the last used.
@@ -207,21 +253,38 @@ def fill(handle: Any, chain: Any, block_tokens: int, row: Any) -> int:
     return known
 
 
-@kernel(types.int64(HANDLE_TYPE, HANDLE_TYPE))
-def move(from_handle: Any, to_handle: Any) -> int:
-    """Put the blocks used last into an empty table with more words, as many as fit; how many."""
-    old, new = _table_at(from_handle), _table_at(to_handle)
-    surplus = max(0, old.used[0] - (new.entries.shape[0] - 1))
-    sentinel = old.entries.shape[0] - 1
-    number = int(old.entries[sentinel].newer)
-    moved = 0
-    while number != sentinel:
-        if surplus > 0:
-            surplus -= 1
+@kernel(types.int64(HANDLE_TYPE, HANDLE_TYPE, _HASHES, types.int64))
+def use_at(handle: Any, own_handle: Any, chain: Any, replica: int) -> int:
+    """Make the chain, which must fit, the last used at a replica; how many blocks are new there.
+
+    ``own``: the blocks of that replica alone. Where they are too many, those unused there longest
+    are given up, none of which is of the chain.
+    """
+    table, own = _table_at(handle), _table_at(own_handle)
+    new = 0
+    for place in range(chain.shape[0] - 1, -1, -1):
+        number = int(own.slots[_slot_of(own, chain[place])]) - 1
+        if number == _NOWHERE:
+            new += 1
         else:
-            place = _new_number(new, old.entries[number].hash)
-            for word in range(old.holders.shape[1]):
-                new.holders[place, word] = old.holders[number, word]
-            moved += 1
-        number = int(old.entries[number].newer)
-    return moved
+            _use(own, number)
+    while own.used[0] + new > own.entries.shape[0] - 1:
+        _give_up_oldest(table, own, replica)
+    for place in range(chain.shape[0] - 1, -1, -1):
+        number = int(own.slots[_slot_of(own, chain[place])]) - 1
+        if number == _NOWHERE:
+            _new_number(own, chain[place])
+        else:
+            _use(own, number)
+    return new
+
+
+@kernel(types.int64(HANDLE_TYPE, HANDLE_TYPE, types.int64, types.int64))
+def give_up(handle: Any, own_handle: Any, replica: int, most: int) -> int:
+    """Leave a replica at most so many blocks, those that were used there last; how many it lost."""
+    table, own = _table_at(handle), _table_at(own_handle)
+    lost = 0
+    while own.used[0] > most:
+        _give_up_oldest(table, own, replica)
+        lost += 1
+    return lost

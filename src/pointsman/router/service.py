@@ -20,7 +20,7 @@ from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.homes import Homes
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
-from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
+from pointsman.dispatch.record import OK, SCHEMA, VERSION, LogHead
 from pointsman.policies.policy import READABLE
 from pointsman.router.admin import Admin
 from pointsman.router.admission import Admission
@@ -30,6 +30,7 @@ from pointsman.router.edge import Complain, Connection, Edge, EdgeLimits
 from pointsman.router.engine.scraper import ScrapeSettings
 from pointsman.router.engines import Engines
 from pointsman.router.exchange import Exchange
+from pointsman.router.kv_following import KvSettings, follow
 from pointsman.router.listening import BACKLOG, is_loopback
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
@@ -90,6 +91,7 @@ class RouterSettings:
     tls: ssl.SSLContext | None = None
     admin: AdminSettings | None = None
     scrape: ScrapeSettings | None = None  # None: engines are not asked for their metrics
+    kv_events: KvSettings | None = None  # None: no engine's are followed
 
     sessions: Sessions = field(default_factory=Sessions)
     resilience: Resilience = field(default_factory=Resilience)
@@ -134,7 +136,10 @@ class Router:
             self._log,
             room=slots,
         )
-        self.dispatcher.prefixes = PrefixIndex(slots, settings.prefix_index_bytes)
+        kv = settings.kv_events
+        self.dispatcher.prefixes = PrefixIndex(
+            slots, settings.prefix_index_bytes, () if kv is None else kv.replicas
+        )
         self._facts = settings.facts
         means = Means(settings.resilience)
         self.membership = Membership(settings.replicas, means, slots)
@@ -154,7 +159,8 @@ class Router:
         self.admission.barred_for = self.models.barred_for
         self.counters = RouterCounters(len(settings.replicas))
         self.dispatcher.observer = self.counters
-        self.engines = Engines(self.dispatcher, settings.scrape, complain)
+        following = follow(kv, self.dispatcher, self.counters.ended[OK].__getitem__, complain)
+        self.engines = Engines(self.dispatcher, settings.scrape, complain, following)
         pages = OwnPages(self.admission, self.engines, self.counters)
         self._exchange = Exchange(
             self.admission, reader, self.models, pages, settings.resilience.retries
@@ -167,7 +173,11 @@ class Router:
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
-        """Serve whoever connects to the listener."""
+        """Serve whoever connects to the listener.
+
+        Raises MachineError where an endpoint for KV events cannot be had.
+        """
+        self.engines.start()
         await self._listen(listener, ClientSide(self._exchange.serve, self.edge, self._tls))
         self.models.start()
         self._flush()
@@ -247,6 +257,7 @@ class Router:
     def _forget(self, replica: Replica) -> None:
         """It holds no prefixes any more, and may serve other models."""
         self.dispatcher.prefixes.forget(replica.number)
+        self.engines.forget(replica)
         self.models.forget(replica.number)
 
     def _part_with(self, replica: Replica) -> None:
