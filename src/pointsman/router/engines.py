@@ -39,7 +39,8 @@ class Engines:
     def watch(self, replica: Replica) -> None:
         """Ask this replica's engine from now on."""
         if self._scraper is not None:
-            self._scraper.watch(replica.number, replica.pool.address)
+            address, metrics = replica.pool.address, replica.options.metrics
+            self._scraper.watch(replica.number, address, metrics)
 
     def unwatch(self, replica: Replica) -> None:
         """It is gone."""

@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from pointsman.core.errors import InputError
 from pointsman.router.health import Health, State
 from pointsman.router.pool import Connect, Pool, connect_over_tcp
+from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.settings import Resilience
 from pointsman.router.upstream import ReplicaAddress
 
-SPARE_SLOTS = 32
+# A number that is not used costs the accounts 4 bytes for each request that they have room for:
+# 17 MB for all of these, with 4096 requests in flight.
+SPARE_SLOTS = 1024
 
 # Fractions of its multiples are spread evenly however few or many of them are taken, so that any
 # share of the requests is an even one. Source: H. Weyl, Über die Gleichverteilung von Zahlen
@@ -42,6 +45,7 @@ class Replica:
     number: int
     pool: Pool
     health: Health
+    options: ReplicaOptions
     in_flight: int = 0
     is_draining: bool = False
     leaves: bool = False  # once nothing is in flight there
@@ -51,6 +55,10 @@ class Replica:
     def url(self) -> str:
         """Its address as it was given."""
         return self.pool.address.url
+
+    def share(self) -> float:
+        """Its weight, or less of it while it is warming up."""
+        return self.options.weight * self.health.share()
 
     @property
     def state(self) -> str:
@@ -76,7 +84,8 @@ class Membership:
 
     ``on_opening`` is called when a request that could not be sent may now find a replica;
     ``on_joined`` when a replica was added after the start, ``on_left`` when one was removed,
-    ``on_restarted`` when one is back that may have been started anew in between.
+    ``on_restarted`` when one is back that may have been started anew in between, ``on_told`` when
+    other options hold for one, with what held before.
     """
 
     def __init__(self, addresses: Sequence[ReplicaAddress], means: Means, slots: int) -> None:
@@ -85,13 +94,14 @@ class Membership:
         self.on_joined: Callable[[Replica], None] = lambda replica: None
         self.on_restarted: Callable[[Replica], None] = lambda replica: None
         self.on_left: Callable[[Replica], None] = lambda replica: None
+        self.on_told: Callable[[Replica, ReplicaOptions], None] = lambda replica, before: None
         self._means = means
         self._members: list[Replica] = []
         self._ready: list[int] = []
         self._asked = 0
-        self._is_warming = False  # whether one that is ready may get less than its share
+        self._is_uneven = False  # whether one that is ready may be left out of some requests
         for address in addresses:
-            self._new(address)
+            self._new(ReplicaOptions(address))
         self._sort_out()
 
     # Who is there.
@@ -126,28 +136,52 @@ class Membership:
             raise MembershipError(message, 404, "unknown_replica")
         return self._members[number]
 
+    def at(self, address: ReplicaAddress) -> Replica | None:
+        """The replica of that address, unless it is about to go."""
+        for replica in self.members:
+            if replica.pool.address == address and not replica.leaves:
+                return replica
+        return None
+
     # Who comes and goes.
 
     def add(self, address: ReplicaAddress) -> Replica:
+        """A new replica of which no more is known; see ``enrol``."""
+        return self.enrol(ReplicaOptions(address))
+
+    def enrol(self, options: ReplicaOptions) -> Replica:
         """A new replica; it gets its share little by little.
 
         Raises MembershipError where the address is there already, or all slots have been used.
         """
-        for replica in self.members:
-            if replica.pool.address == address:
-                message = f"{address.url} is replica {replica.number}, {replica.state}"
-                raise MembershipError(message, 409, "replica_exists")
-        if len(self._members) == self.slots:
-            message = (
-                f"all {self.slots} numbers of replicas have been used, and none is used twice;"
-                " restart the router to add more"
-            )
-            raise MembershipError(message, 409, "no_slots")
-        replica = self._new(address)
+        there = self.at(options.address)
+        if there is not None:
+            message = f"{there.url} is replica {there.number}, {there.state}"
+            raise MembershipError(message, 409, "replica_exists")
+        self._check_slots()
+        replica = self._new(options)
         replica.health.start_slowly()
         self.on_joined(replica)
         self._sort_out()
         return replica
+
+    def tell(self, number: int, options: ReplicaOptions) -> Replica:
+        """Other options of the same engine hold for it from now on."""
+        replica = self.member(number)
+        assert options.is_same_engine_as(replica.options), "to be renewed"
+        before, replica.options = replica.options, options
+        self.on_told(replica, before)
+        self._sort_out()
+        return replica
+
+    def renew(self, number: int, options: ReplicaOptions) -> Replica:
+        """A new replica at the address of this one, which is drained and removed.
+
+        Raises MembershipError, and changes nothing, where all slots have been used.
+        """
+        self._check_slots()
+        self.remove(number)
+        return self.enrol(options)
 
     def drain(self, number: int) -> Replica:
         """Send no more requests there; those in flight go on."""
@@ -185,16 +219,22 @@ class Membership:
         return most is None or replica.in_flight < most
 
     def candidates(self, without: set[int]) -> list[int]:
-        """Those for the next request, ``without`` some: ready, not full, and, while they are
-        warming up, in their turn, unless none would remain."""
+        """Those for the next request, ``without`` some: ready, not full, and, where they weigh less
+        than another one or are warming up, in their turn, unless none would remain."""
         free = self._free(without)
         self._asked += 1
-        if not self._is_warming:
+        if not self._is_uneven:
             return free
         draw = self._asked * _GOLDEN % 1.0
-        shares = {number: self._members[number].health.share() for number in self._ready}
-        self._is_warming = any(share < 1.0 for share in shares.values())
-        return [number for number in free if shares[number] > draw] or free
+        shares = {number: self._members[number].share() for number in self._ready}
+        self._is_uneven = self._is_one_left_out_at_times()
+        most = max((self._members[number].options.weight for number in free), default=1.0)
+        return [number for number in free if shares[number] > draw * most] or free
+
+    def _is_one_left_out_at_times(self) -> bool:
+        ready = [self._members[number] for number in self._ready]
+        weights = {replica.options.weight for replica in ready}
+        return len(weights) > 1 or any(replica.health.share() < 1.0 for replica in ready)
 
     def _free(self, without: set[int]) -> list[int]:
         most = self._means.resilience.max_in_flight
@@ -232,11 +272,19 @@ class Membership:
         for replica in self._members:
             replica.pool.close()
 
-    def _new(self, address: ReplicaAddress) -> Replica:
+    def _check_slots(self) -> None:
+        if len(self._members) == self.slots:
+            message = (
+                f"all {self.slots} numbers of replicas have been used, and none is used twice;"
+                " restart the router to add more"
+            )
+            raise MembershipError(message, 409, "no_slots")
+
+    def _new(self, options: ReplicaOptions) -> Replica:
         resilience, clock_s = self._means.resilience, self._means.clock_s
         health = Health(resilience.probing, clock_s, self._sort_out)
-        pool = Pool(address, resilience.timeouts, health, self._means.connect)
-        replica = Replica(len(self._members), pool, health)
+        pool = Pool(options.address, resilience.timeouts, health, self._means.connect)
+        replica = Replica(len(self._members), pool, health, options)
         self._members.append(replica)
         return replica
 
@@ -256,5 +304,5 @@ class Membership:
                 health.may_have_restarted = False
                 self.on_restarted(self._members[number])
         self._ready = up or unwell  # a new list: choices keep the one they were made from
-        self._is_warming = True  # until it is found that none is
+        self._is_uneven = True  # until it is found that none is
         self.on_opening()
