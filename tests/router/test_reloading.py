@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ class Running:
 
     @asynccontextmanager
     async def admin(self):
-        port = int(self.router.announcement.rsplit(":", 1)[1])
+        port = int(re.search(r"admin on http:[^;]*:(\d+)", self.router.announcement)[1])
         async with RawClient(port) as client:
             yield client
 

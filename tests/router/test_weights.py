@@ -73,7 +73,7 @@ def test_a_replica_is_a_candidate_for_its_weight_over_the_largest(weights, expec
 
 
 def test_its_turns_are_spread_evenly_over_the_requests():
-    """5 and 8 multiples of the golden ratio come closer than a tenth to a whole number, and no fewer
+    """5 and 8 multiples of the golden ratio come closer than a tenth to a whole number, no fewer
     do; so turns come after 5, 8 or both of them (the theorem of the three gaps)."""
     membership = weighing(1.0, 0.1)
     turns = [turn for turn in range(REQUESTS) if 1 in membership.candidates(set())]
