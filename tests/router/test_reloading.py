@@ -14,7 +14,7 @@ from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.record import Joined
 from pointsman.replay.replay import replay_same
-from tests.router.fake_replicas import CHUNKED, DONE, PIECES, FakeReplica, answer_json, chunk
+from tests.router.fake_replicas import CHUNKED, DONE, PIECES, FakeReplica, answer_json, chunk, sized
 from tests.router.raw_http import RawClient
 from tests.router.routers import chat, run, until
 from tests.router.serve_process import Serving, serving
@@ -178,6 +178,43 @@ def test_weight_models_and_metrics_change_without_a_new_number(tmp_path):
     assert after <= 1
     assert numbers[1] == two
     assert not [event for event in read_log(files.log).events if isinstance(event, Joined)]
+
+
+def gauges(waiting: int):
+    async def script(request, wire):
+        page = b"vllm:num_requests_waiting %d\n" % waiting
+        is_there = request.path == f"/gauges/{waiting}"
+        await wire.send(sized(page, b"text/plain", b"200 OK" if is_there else b"404 Not Found"))
+
+    return script
+
+
+def test_an_engines_gauges_are_read_where_the_file_says_and_elsewhere_when_it_says_so(tmp_path):
+    files = Files(tmp_path)
+
+    async def shows(at: Running, waiting: int, url: str) -> None:
+        labels = f'{{replica="{url}",engine="vllm"}}'
+        wanted = f"pointsman_engine_waiting_requests{labels} {waiting}\n".encode()
+        async with RawClient(at.router.port) as client, asyncio.timeout(20):
+            while wanted not in (await client.request("GET", "/metrics")).body:
+                await asyncio.sleep(0.05)
+
+    async def main():
+        async with (
+            FakeReplica() as one,
+            FakeReplica(gauges(3)) as old,
+            FakeReplica(gauges(7)) as new,
+        ):
+            files.write(table(one.url, f'metrics = "{old.url}/gauges/3"'))
+            async with following(files, "--scrape-interval-s", "1") as at:
+                await shows(at, 3, one.url)
+                files.write(table(one.url, f'metrics = "{new.url}/gauges/7"'))
+                await shows(at, 7, one.url)
+                return [request.path for request in one.requests], files.said, one.url
+
+    asked, said, url = run(main())
+    assert asked == []
+    assert said == f"pointsman: {files.config}: changed {url}\n"
 
 
 def test_other_facts_make_it_a_new_replica_at_the_same_address(tmp_path):
