@@ -24,7 +24,7 @@ class Fleet:
     """A membership of a file's replicas, and what its roster says."""
 
     def __init__(self, *options: ReplicaOptions, spare_slots: int = 8) -> None:
-        means = Means(Resilience(Probing(slow_start_ms=0.0)), lambda: 0.0)
+        means = Means(Resilience(probing=Probing(slow_start_ms=0.0)), lambda: 0.0)
         addresses = [each.address for each in options]
         self.membership = Membership(addresses, means, len(options) + spare_slots)
         for number, each in enumerate(options):

@@ -27,7 +27,7 @@ def weighing(*weights: float) -> Membership:
         ReplicaOptions(replica_address(url), weight=weight)
         for url, weight in zip(urls, weights, strict=True)
     ]
-    means = Means(Resilience(Probing(slow_start_ms=0.0)), lambda: 0.0)
+    means = Means(Resilience(probing=Probing(slow_start_ms=0.0)), lambda: 0.0)
     membership = Membership([each.address for each in options], means, slots=8)
     for number, each in enumerate(options):
         membership.tell(number, each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pointsman.router.settings import Holding, Probing, Resilience, Timeouts
+from pointsman.router.settings import Holding, Probing, Resilience, SettingAside, Timeouts
 
 _DEFAULTS = Resilience()
 _MIB = 1 << 20
@@ -34,6 +34,14 @@ _FLAGS = (
     (
         *("--slow-start-ms", float, "MS", _DEFAULTS.probing.slow_start_ms),
         "how long a replica that came back takes to get its whole share of requests",
+    ),
+    (
+        *("--set-aside-after", int, "N", _DEFAULTS.setting_aside.answers),
+        "errors that a replica answers in a row until it gets no requests for a while; 0: never",
+    ),
+    (
+        *("--set-aside-ms", float, "MS", _DEFAULTS.setting_aside.first_ms),
+        "how long that is, times how often in succession, 300000 at most",
     ),
     (
         *("--max-in-flight", int, "N", _DEFAULTS.max_in_flight),
@@ -79,6 +87,7 @@ def resilience_of(arguments: argparse.Namespace) -> Resilience:
         holding=Holding(
             arguments.hold_requests, arguments.hold_mib * _MIB, arguments.hold_timeout_ms
         ),
+        setting_aside=SettingAside(arguments.set_aside_after, arguments.set_aside_ms),
         retries=arguments.retries,
         max_in_flight=arguments.max_in_flight,
         drain_ms=arguments.drain_ms,

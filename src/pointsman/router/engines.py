@@ -12,7 +12,6 @@ from pointsman.router.engine.scraper import (
     ScrapeSettings,
     Surroundings,
 )
-from pointsman.router.health import State
 from pointsman.router.membership import Replica
 from pointsman.router.prometheus.page import ReplicaState
 
@@ -71,7 +70,7 @@ class Engines:
             url=replica.url,
             in_flight=replica.in_flight,
             connects=replica.pool.connects,
-            is_left_out=replica.health.state is not State.UP,
+            is_left_out=not replica.is_up,
             outstanding_work_ms=self._dispatcher.ledger.pending_ms(number),
             reading=None if scraper is None else scraper.readings.of(number),
             attempts=None if scraper is None else scraper.readings.attempts(number),

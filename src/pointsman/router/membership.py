@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from pointsman.core.errors import InputError
 from pointsman.router.health import Health, State
+from pointsman.router.outliers import Answer, Answers
 from pointsman.router.pool import Connect, Pool, connect_over_tcp
 from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.settings import Resilience
@@ -46,6 +47,7 @@ class Replica:
     pool: Pool
     health: Health
     options: ReplicaOptions
+    answers: Answers
     in_flight: int = 0
     is_draining: bool = False
     leaves: bool = False  # once nothing is in flight there
@@ -67,7 +69,14 @@ class Replica:
             return "removed"
         if self.is_draining:
             return "draining"
+        if self.health.state is State.UP and self.answers.are_set_aside:
+            return "set_aside"
         return "warming" if self.health.is_warming else self.health.state.value
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is well by its probes and by its answers."""
+        return self.health.state is State.UP and not self.answers.are_set_aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,7 @@ class Membership:
         self._members: list[Replica] = []
         self._ready: list[int] = []
         self._asked = 0
+        self._answered = 0
         self._is_uneven = False  # whether one that is ready may be left out of some requests
         for address in addresses:
             self._new(ReplicaOptions(address))
@@ -260,12 +270,31 @@ class Membership:
         self._let_go(replica)
         self.on_opening()
 
+    def answered(self, replica: Replica, status: int, model: str | None, request: int) -> None:
+        """It answered one, whose hash that is. Errors in a row may set it aside: where another one
+        answers well, and while at most half of those that are well otherwise are aside."""
+        self._answered += 1
+        answers = replica.answers
+        if not answers.note(Answer(status, model, request, self._answered)) or not replica.is_up:
+            return
+        well = [each for each in self._serving() if each.health.state is State.UP]
+        others = [each.answers for each in well if each is not replica and each.is_up]
+        aside = sum(each.answers.are_set_aside for each in well)
+        if 2 * (aside + 1) <= len(well) and answers.is_worse_than(others, model):
+            time_ms = answers.set_aside()
+            count = answers.setting_aside.answers
+            replica.health.fails(f"answered {count} requests in a row with errors", time_ms)
+            self._sort_out()
+
     # Time.
 
     def check(self, now_s: float) -> None:
         """End what has been silent for too long."""
         for replica in self._members:
             replica.pool.check(now_s)
+            if replica.answers.may_come_back():
+                replica.health.start_slowly()
+                self._sort_out()
 
     def close(self) -> None:
         """Give up the idle connections of all."""
@@ -284,7 +313,8 @@ class Membership:
         resilience, clock_s = self._means.resilience, self._means.clock_s
         health = Health(resilience.probing, clock_s, self._sort_out)
         pool = Pool(options.address, resilience.timeouts, health, self._means.connect)
-        replica = Replica(len(self._members), pool, health, options)
+        answers = Answers(resilience.setting_aside, clock_s)
+        replica = Replica(len(self._members), pool, health, options, answers)
         self._members.append(replica)
         return replica
 
@@ -294,15 +324,22 @@ class Membership:
             replica.pool.close()
             self.on_left(replica)
 
+    def _serving(self) -> list[Replica]:
+        return [replica for replica in self.members if not replica.is_draining]
+
     def _sort_out(self) -> None:
-        serving = [replica for replica in self.members if not replica.is_draining]
-        up = [replica.number for replica in serving if replica.health.state is State.UP]
-        unwell = [replica.number for replica in serving if replica.health.state is State.UNWELL]
-        for number in up:
-            health = self._members[number].health
-            if health.may_have_restarted:
-                health.may_have_restarted = False
-                self.on_restarted(self._members[number])
-        self._ready = up or unwell  # a new list: choices keep the one they were made from
+        serving = self._serving()
+        for replica in serving:
+            if replica.health.state is State.UP and replica.health.may_have_restarted:
+                replica.health.may_have_restarted = False
+                replica.answers = Answers(replica.answers.setting_aside, self._means.clock_s)
+                self.on_restarted(replica)
+        up = [replica.number for replica in serving if replica.is_up]
+        doubtful = [
+            replica.number
+            for replica in serving
+            if replica.health.state in (State.UP, State.UNWELL)
+        ]
+        self._ready = up or doubtful  # a new list: choices keep the one they were made from
         self._is_uneven = True  # until it is found that none is
         self.on_opening()
