@@ -75,7 +75,8 @@ def test_replicas_have_what_their_tables_say(file):
     assert one.address == replica_address("http://a:8001")
     assert one.models == ("m", "org/n")
     assert (one.max_num_seqs, one.costs) == (128, file.parent / "a.json")
-    assert (one.metrics, one.kv_events) == ("http://a:9000/metrics", "tcp://a:5557")
+    assert one.metrics == replica_address("http://a:9000/metrics")
+    assert one.kv_events == "tcp://a:5557"
     assert one.weight == 2.0
     assert (two.models, two.max_num_seqs, two.weight) == ((), None, 1.0)
 
@@ -118,6 +119,10 @@ def test_replicas_of_flags_take_the_place_of_the_files(file):
         ("[[replicas]]\nurl = 'http://a'\nmodel = 'm'", "did you mean models?"),
         ("[[replicas]]\nurl = 'http://a'\nmodels = []", "models is []; expected a list of names"),
         ("[[replicas]]\nurl = 'http://a'\nweight = 0", "weight is 0; expected a finite number > 0"),
+        (
+            "[[replicas]]\nurl = 'http://a'\nmetrics = '/metrics'",
+            "replicas 1: metrics /metrics: is no address; expected http://HOST:PORT",
+        ),
         ("[[replicas]]\nurl = 'http://a'\n" * 2, "http://a: is given twice"),
         ("seed = 1", "serve: no replica; expected --replica URL, or [[replicas]] in --config"),
     ],
@@ -134,13 +139,6 @@ def test_a_wrong_file_is_refused_with_where_and_what(tmp_path, capsys, content, 
 def test_a_file_that_is_not_there_is_named_with_its_nearest(file, capsys):
     assert main(["serve", "--config", str(file.with_suffix(".tml"))]) == 2
     assert f"did you mean {file}?" in capsys.readouterr().err
-
-
-def test_what_is_set_of_a_replica_and_not_used_yet_is_said(file, capsys):
-    serve._replicas(parsed("--config", str(file)))
-    assert capsys.readouterr().err == (
-        f"pointsman: {file}: of the replicas metrics, weight is not used yet\n"
-    )
 
 
 KV = """

@@ -201,6 +201,27 @@ def test_an_index_that_is_large_enough_finds_the_longest_prefix_on_every_replica
     assert cached(index, chain(*asked), 70) == expected
 
 
+def test_a_replica_that_is_added_holds_nothing_until_it_is_sent_something():
+    index = PrefixIndex(1)
+    index.hold(chain(1, 2), 0)
+    assert index.add_replica() == 1
+    assert cached(index, chain(1, 2)) == [20, 0]
+    index.hold(chain(1), 1)
+    assert cached(index, chain(1, 2)) == [20, 10]
+
+
+def test_the_65th_replica_costs_the_blocks_that_were_unused_longest():
+    index = room_for(5, 64)  # 160 bytes: four blocks of 40
+    for path in (1, 2, 3, 4, 5, 1):
+        index.hold(chain(path), 63)
+    assert index.add_replica() == 64
+    index.hold(chain(5), 64)
+    held = [cached(index, chain(path), 65) for path in (1, 2, 3, 4, 5)]
+    assert [row[63] for row in held] == [10, 0, 10, 10, 10]
+    assert [row[64] for row in held] == [0, 0, 0, 0, 10]
+    index.check_invariants()
+
+
 class PlainIndex:
     """The same in plain lists: blocks from the one unused longest on, each with its holders.
 

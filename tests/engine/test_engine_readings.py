@@ -11,7 +11,7 @@ import pytest
 
 from pointsman.router.engine.fetch import Limits
 from pointsman.router.engine.reading import EngineReading
-from pointsman.router.engine.scraper import read_engine
+from pointsman.router.engine.scraper import EnginePages, read_engine
 from pointsman.router.upstream import replica_address
 
 pytestmark = pytest.mark.engine
@@ -34,7 +34,9 @@ def engine(tmp_path_factory):
 
 
 def read(engine: Engine) -> EngineReading:
-    return asyncio.run(read_engine(replica_address(engine.url), Limits(timeout_s=10.0)))
+    return asyncio.run(
+        read_engine(EnginePages(replica_address(engine.url)), Limits(timeout_s=10.0))
+    )
 
 
 def complete(engine: Engine, tokens: int) -> dict:
@@ -71,7 +73,9 @@ def test_what_waits_runs_and_fills_the_cache_is_seen_while_it_does(engine):
         done = asyncio.gather(*answers)
         async with asyncio.timeout(DEADLINE_S):
             while True:
-                reading = await read_engine(replica_address(engine.url), Limits(timeout_s=10.0))
+                reading = await read_engine(
+                    EnginePages(replica_address(engine.url)), Limits(timeout_s=10.0)
+                )
                 counts = (reading.running_requests, reading.waiting_requests)
                 if counts == (SLOTS, 3) and reading.kv_use:
                     break

@@ -15,6 +15,7 @@ import uvloop
 from pointsman.dispatch.dispatcher import Rules
 from pointsman.policies.catalogue import policy_named
 from pointsman.router.listening import listener_on
+from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.service import Router, RouterSettings
 from pointsman.router.settings import Holding, Probing, Resilience
 from pointsman.router.upstream import replica_address
@@ -40,17 +41,21 @@ async def routing(
 ):
     """Yields (router, port). What the router complains of is added to ``complaints``.
 
-    ``given``: fields of Resilience or of RouterSettings. Probes come often, slow start is off,
-    nothing is held and replicas are not asked for their models, where they do not say otherwise.
+    ``given``: fields of Resilience or of RouterSettings, or the ``models`` of each replica. Probes
+    come often, slow start is off, nothing is held and replicas are not asked for their models,
+    where they do not say otherwise.
     """
     names = {field.name for field in fields(Resilience)}
     resilience = {name: value for name, value in given.items() if name in names}
     settings = {name: value for name, value in given.items() if name not in names}
-    settings = {"models_interval_s": 0.0, **settings}
+    models = settings.pop("models", [()] * len(urls))
+    addresses = [replica_address(url) for url in urls]
+    options = list(map(ReplicaOptions, addresses, models))
+    settings = {"models_interval_s": 0.0, "options": options, **settings}
     resilience = {"probing": PROBING, "holding": Holding(requests=0), **resilience}
     router = Router(
         RouterSettings(
-            replicas=[replica_address(url) for url in urls],
+            replicas=addresses,
             rules=Rules(policy_named(policy)),
             policy_name=policy.partition(":")[0],
             log_path=log,

@@ -450,6 +450,7 @@ def test_health_is_answered_by_the_router():
                 "state": "up",
                 "in_flight": 0,
                 "connects": 1,
+                "weight": 1.0,
                 "last_failure": None,
             }
         ],

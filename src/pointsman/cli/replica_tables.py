@@ -44,12 +44,15 @@ def read_replicas(tables: object, where: str, folder: Path) -> list[ReplicaOptio
 
 
 def _replica(table: object, where: str, folder: Path) -> ReplicaOptions:
+    from pointsman.router.engine.scraper import page_address
     from pointsman.router.replica_options import ReplicaOptions
     from pointsman.router.upstream import replica_address
 
     values = dict(check_fields(table, REPLICA_FIELDS, where))
     address = replica_address(values.pop("url"))
     models = tuple(values.pop("models", ()))
+    if "metrics" in values:
+        values["metrics"] = page_address(values["metrics"], f"{where}: metrics")
     if "costs" in values:
         values["costs"] = folder / values["costs"]
     return ReplicaOptions(address, models, **values)

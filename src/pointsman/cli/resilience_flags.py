@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pointsman.cli.fleet_flags import HOLD_ORDERS
 from pointsman.core.errors import InputError
-from pointsman.router.settings import Holding, Probing, Resilience, Timeouts
+from pointsman.router.settings import Holding, Probing, Resilience, SettingAside, Timeouts
 
 _DEFAULTS = Resilience()
 _MIB = 1 << 20
@@ -37,6 +37,14 @@ _FLAGS = (
     (
         *("--slow-start-ms", float, "MS", _DEFAULTS.probing.slow_start_ms),
         "how long a replica that came back takes to get its whole share of requests",
+    ),
+    (
+        *("--set-aside-after", int, "N", _DEFAULTS.setting_aside.answers),
+        "errors that a replica answers in a row until it gets no requests for a while; 0: never",
+    ),
+    (
+        *("--set-aside-ms", float, "MS", _DEFAULTS.setting_aside.first_ms),
+        "how long that is, times how often in succession, 300000 at most",
     ),
     (
         *("--max-in-flight", int, "N", _DEFAULTS.max_in_flight),
@@ -92,6 +100,7 @@ def resilience_of(arguments: argparse.Namespace, ttft_ms: float | None = None) -
         ),
         probing=Probing(arguments.probe_interval_ms, arguments.slow_start_ms),
         holding=_holding_of(arguments, ttft_ms),
+        setting_aside=SettingAside(arguments.set_aside_after, arguments.set_aside_ms),
         retries=arguments.retries,
         max_in_flight=arguments.max_in_flight,
         drain_ms=arguments.drain_ms,

@@ -19,6 +19,7 @@ from pointsman.cli.edge_flags import (
 )
 from pointsman.cli.kv_sources import kv_settings_of
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
+from pointsman.cli.serve_config import ServeConfig
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
 
@@ -40,13 +41,24 @@ MOST_INDEX_MB = 32 << 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
+    _add_replicas(parser)
+    _add_choices(parser)
+    _add_knowledge(parser)
+    add_sessions(parser)
+    add_edge(parser)
+    add_resilience(parser)
+    _add_admin(parser)
+
+
+def _add_replicas(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         action=ConfigFile,
         tables={"replicas": _read_replicas},
         instead=("replica",),
         metavar="FILE",
-        help="a TOML file of these flags and of [[replicas]]; flags win over it",
+        help="a TOML file of these flags, which win over it, and of [[replicas]]; replicas come"
+        " and go when it changes",
     )
     parser.add_argument(
         "--replica",
@@ -55,13 +67,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="replica_urls",
         help="http://HOST:PORT of an OpenAI-compatible server; once for each replica",
     )
-    parser.set_defaults(replicas=[])
+    parser.set_defaults(replicas=[], config_file=None)
     parser.add_argument(
         "--listen",
         default="127.0.0.1:8080",
         metavar="HOST:PORT",
         help="where to listen; port 0 takes a free one (default: %(default)s)",
     )
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         default=DEFAULT_POLICY,
@@ -94,6 +109,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="for policies that draw at random (default: %(default)s)",
     )
+
+
+def _add_knowledge(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prefix-index-mb",
         type=int,
@@ -117,9 +135,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how often engines are asked for their metrics, 1 at least; 0: never"
         " (default: %(default)s)",
     )
-    add_sessions(parser)
-    add_edge(parser)
-    add_resilience(parser)
+
+
+def _add_admin(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--admin",
         metavar="HOST:PORT",
@@ -167,16 +185,20 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
     if arguments.seed < 0:
         raise wrong_value("serve", "--seed", arguments.seed, "an integer >= 0")
     check_integer("serve", "--prefix-index-mb", arguments.prefix_index_mb, 1, most=MOST_INDEX_MB)
-    replicas = _replicas(arguments)
     host, port = _host_and_port("--listen", arguments.listen)
     policy = _policy_of(arguments)
     facts = ReplicaFacts() if arguments.costs is None else read_facts(arguments.costs)
+
+    def replicas_of(given: argparse.Namespace) -> list[ReplicaOptions]:
+        return [_with_facts(replica, facts) for replica in _replicas(given)]
+
+    replicas, file = replicas_of(arguments), arguments.config_file
     return RouterSettings(
         replicas=[replica.address for replica in replicas],
-        models=[replica.models for replica in replicas],
         rules=Rules(policy, arguments.seed),
         facts=facts,
-        own_facts=[_facts_of(replica, facts) for replica in replicas],
+        options=replicas,
+        config=None if file is None else ServeConfig(file, arguments, replicas_of),
         policy_name=_without_parameters(arguments.policy),
         host=host,
         port=port,
@@ -257,20 +279,23 @@ def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
     for place, address in enumerate(addresses):
         if address in addresses[:place]:
             raise InputError(f"--replica {address.url}: is given twice")
-    unused = sorted({name for replica in replicas for name in replica.unused})
-    if unused:
-        _complain(f"{arguments.config}: of the replicas {', '.join(unused)} is not used yet")
     return replicas
 
 
-def _facts_of(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaFacts:
-    from msgspec.structs import replace
+def _with_facts(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaOptions:
+    """With what its costs and seats come to, where it has its own."""
+    from dataclasses import replace
+
+    from msgspec import structs
 
     from pointsman.dispatch.facts import read_facts
 
-    facts = shared if replica.costs is None else read_facts(replica.costs)
     seats = replica.max_num_seqs
-    return facts if seats is None else replace(facts, max_num_seqs=seats)
+    if replica.costs is None and seats is None:
+        return replica
+    facts = shared if replica.costs is None else read_facts(replica.costs)
+    facts = facts if seats is None else structs.replace(facts, max_num_seqs=seats)
+    return replace(replica, facts=facts)
 
 
 def _host_and_port(flag: str, text: str) -> tuple[str, int]:

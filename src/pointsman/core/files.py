@@ -29,6 +29,19 @@ def read_file(path: Path) -> bytes:
         raise unreadable(path, error) from None
 
 
+# When a file was written last, how long it is, and which one; None: it is not there.
+Stamp = tuple[int, int, int] | None
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Another one once the file was written or replaced."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
 def check_is_file(path: Path) -> None:
     """Refuse a path that leads to no file, with InputError, before somebody else opens it."""
     try:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pointsman.core.checks import check_integer
 from pointsman.core.handles import Handle, handle_of
-from pointsman.dispatch.holders import REPLICAS_A_WORD
+from pointsman.dispatch.holders import REPLICAS_A_WORD, words_for
 from pointsman.dispatch.prefix_table import (
     MAX_BLOCKS,
     Table,
@@ -26,6 +26,7 @@ from pointsman.dispatch.prefix_table import (
     fill,
     give_up,
     hold,
+    move,
     use_at,
 )
 from pointsman.workload.workload import Floats
@@ -82,12 +83,12 @@ class PrefixIndex:
         self.replicas = replicas
         self.max_bytes = max_bytes
         self.on_held: Callable[[int, int], None] = lambda replica, new_blocks: None
-        shared = max_bytes // 2 if followed else max_bytes
-        self._table = _table(shared // bytes_a_block(replicas), replicas)
+        self._shared_bytes = max_bytes // 2 if followed else max_bytes
+        self._table = _table(self._shared_bytes // bytes_a_block(replicas), replicas)
         self._handle = handle_of(self._table)
         self._orders: dict[int, _Order] = {}
         for replica in followed:
-            own = _table((max_bytes - shared) // len(followed) // part, 0)
+            own = _table((max_bytes - self._shared_bytes) // len(followed) // part, 0)
             self._orders[replica] = _Order(own, handle_of(own))
         # Looked up once: each is called for every request.
         self._fill, self._hold = fill.dispatcher, hold.dispatcher
@@ -143,6 +144,21 @@ class PrefixIndex:
             return
         word, bit = divmod(replica, REPLICAS_A_WORD)
         self._table.holders[: len(self), word] &= ~(np.uint64(1) << np.uint64(bit))
+
+    def add_replica(self) -> int:
+        """The number of a new replica, which holds nothing.
+
+        Every 64th one makes each block larger; those that were unused longest make room for that.
+        """
+        replica = self.replicas
+        self.replicas += 1
+        if words_for(self.replicas) > words_for(replica):
+            blocks = self._shared_bytes // bytes_a_block(self.replicas)
+            table = _table(blocks, self.replicas)
+            handle = handle_of(table)
+            move(self._handle, handle)
+            self._table, self._handle = table, handle
+        return replica
 
     def check_invariants(self) -> None:
         """The tables are sound and within the bound; what a followed replica holds is in its

@@ -288,3 +288,23 @@ def give_up(handle: Any, own_handle: Any, replica: int, most: int) -> int:
         _give_up_oldest(table, own, replica)
         lost += 1
     return lost
+
+
+@kernel(types.int64(HANDLE_TYPE, HANDLE_TYPE))
+def move(from_handle: Any, to_handle: Any) -> int:
+    """Put the blocks used last into an empty table with more words, as many as fit; how many."""
+    old, new = _table_at(from_handle), _table_at(to_handle)
+    surplus = max(0, old.used[0] - (new.entries.shape[0] - 1))
+    sentinel = old.entries.shape[0] - 1
+    number = int(old.entries[sentinel].newer)
+    moved = 0
+    while number != sentinel:
+        if surplus > 0:
+            surplus -= 1
+        else:
+            place = _new_number(new, old.entries[number].hash)
+            for word in range(old.holders.shape[1]):
+                new.holders[place, word] = old.holders[number, word]
+            moved += 1
+        number = int(old.entries[number].newer)
+    return moved

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pointsman.core.errors import InputError, PointsmanError
-from pointsman.core.files import read_file
+from pointsman.core.files import read_file, stamp_of
 
 MAX_KEY_BYTES = 1024
 _SCHEME = b"bearer "
@@ -29,7 +29,7 @@ class ApiKeys:
         self.forwarded = forwarded
         self._path = path
         self._secret = os.urandom(32)
-        self._stamp = self._now()
+        self._stamp = stamp_of(path)
         self._digests = self._read()
         if not self._digests:
             raise InputError(f"{path}: holds no key; expected one a line")
@@ -47,7 +47,7 @@ class ApiKeys:
 
     def reload_if_changed(self, complain: Callable[[str], None]) -> None:
         """Read the file again if it was written since; see ``reload``."""
-        if self._now() != self._stamp:
+        if stamp_of(self._path) != self._stamp:
             self.reload(complain)
 
     def reload(self, complain: Callable[[str], None]) -> None:
@@ -55,7 +55,7 @@ class ApiKeys:
 
         An empty file lets nobody in.
         """
-        self._stamp = self._now()
+        self._stamp = stamp_of(self._path)
         try:
             self._digests = self._read()
         except PointsmanError as error:
@@ -63,13 +63,6 @@ class ApiKeys:
             return
         if not self._digests:
             complain(f"{self._path}: holds no key any more; nobody is let in")
-
-    def _now(self) -> tuple[int, int, int] | None:
-        try:
-            state = self._path.stat()
-        except OSError:
-            return None
-        return state.st_mtime_ns, state.st_size, state.st_ino
 
     def _read(self) -> dict[bytes, bytes]:
         lines = read_file(self._path).split(b"\n")

@@ -12,7 +12,6 @@ from pointsman.router.engine.scraper import (
     ScrapeSettings,
     Surroundings,
 )
-from pointsman.router.health import State
 from pointsman.router.kv_following import KvFollowing
 from pointsman.router.membership import Replica
 from pointsman.router.prometheus.page import ReplicaState
@@ -51,7 +50,8 @@ class Engines:
     def watch(self, replica: Replica) -> None:
         """Ask this replica's engine from now on."""
         if self._scraper is not None:
-            self._scraper.watch(replica.number, replica.pool.address)
+            address, metrics = replica.pool.address, replica.options.metrics
+            self._scraper.watch(replica.number, address, metrics)
 
     def unwatch(self, replica: Replica) -> None:
         """It is gone."""
@@ -91,7 +91,7 @@ class Engines:
             url=replica.url,
             in_flight=replica.in_flight,
             connects=replica.pool.connects,
-            is_left_out=replica.health.state is not State.UP,
+            is_left_out=not replica.is_up,
             outstanding_work_ms=self._dispatcher.ledger.pending_ms(number),
             reading=None if scraper is None else scraper.readings.of(number),
             attempts=None if scraper is None else scraper.readings.attempts(number),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ from pointsman.router.admission import Admission, Asked, Place, RefusedError
 from pointsman.router.answers import Answer, failure, refusal
 from pointsman.router.client import ClientConnection
 from pointsman.router.flow import Signal
+from pointsman.router.membership import Replica
 from pointsman.router.messages import ClientRequest, all_but, head_bytes, passing
 from pointsman.router.models import ModelTable, is_list
 from pointsman.router.pool import Pool
@@ -137,7 +139,9 @@ class Exchange:
                 else:
                     relay.fail(error)
         finally:  # also where the client has left
-            place.end(retried or (_FAILED if relay is None else relay.ending()))
+            ending = retried or (_FAILED if relay is None else relay.ending())
+            place.end(ending)
+        self._judge(call, place.replica, ending)
         return retried is None
 
     def _stamp_of(self, call: _Call, place: Place | None = None) -> bytes:
@@ -153,6 +157,14 @@ class Exchange:
         if call.attempts > 1:
             stamp += b"x-pointsman-attempts: %d\r\n" % call.attempts
         return stamp
+
+    def _judge(self, call: _Call, replica: Replica, ending: Ending) -> None:
+        """Tell of what the replica itself answered."""
+        request, status = call.request, ending.http_status
+        if status is not None and ending.error is None and request.path in (CHAT, COMPLETIONS):
+            model = call.asked.question.model
+            fault = hash(bytes(request.body)) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else 0
+            self._membership.answered(replica, status, model, fault)
 
     async def _look_whether_they_live(self, call: _Call) -> None:
         """Where all that are taken to be ready lost the request, see if they take connections: that

@@ -5,7 +5,8 @@
     not_ready    says so itself (503): gets nothing
     unreachable  takes no connections: gets nothing
 
-Every mark is tested again at the next probe. None of them touches a count.
+Every mark is tested again at the next probe. None of them touches a count. What the answers to
+requests say is in outliers.py.
 """
 
 from __future__ import annotations
@@ -79,6 +80,12 @@ class Health:
         """A connection was made. What a probe found out, only a probe can take back."""
         if self.state is State.UNREACHABLE:
             self._come_back()
+
+    # From answers to requests.
+
+    def fails(self, why: str, time_ms: float) -> None:
+        """It is set aside for so long; its probes may be well all the same."""
+        self.last_failure = Failure(f"{why}; set aside for {time_ms:g} ms", self._clock_s())
 
     # From probes.
 

@@ -14,11 +14,15 @@ from dataclasses import dataclass, field
 
 from pointsman.core.errors import InputError
 from pointsman.router.health import Health, State
+from pointsman.router.outliers import Answer, Answers
 from pointsman.router.pool import Connect, Pool, connect_over_tcp
+from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.settings import Resilience
 from pointsman.router.upstream import ReplicaAddress
 
-SPARE_SLOTS = 32
+# A number that is not used costs the accounts 4 bytes for each request that they have room for:
+# 17 MB for all of these, with 4096 requests in flight.
+SPARE_SLOTS = 1024
 
 # Fractions of its multiples are spread evenly however few or many of them are taken, so that any
 # share of the requests is an even one. Source: H. Weyl, Über die Gleichverteilung von Zahlen
@@ -42,6 +46,8 @@ class Replica:
     number: int
     pool: Pool
     health: Health
+    options: ReplicaOptions
+    answers: Answers
     in_flight: int = 0
     is_draining: bool = False
     leaves: bool = False  # once nothing is in flight there
@@ -52,6 +58,10 @@ class Replica:
         """Its address as it was given."""
         return self.pool.address.url
 
+    def share(self) -> float:
+        """Its weight, or less of it while it is warming up."""
+        return self.options.weight * self.health.share()
+
     @property
     def state(self) -> str:
         """In one word: that of its health, or warming, draining or removed."""
@@ -59,7 +69,14 @@ class Replica:
             return "removed"
         if self.is_draining:
             return "draining"
+        if self.health.state is State.UP and self.answers.are_set_aside:
+            return "set_aside"
         return "warming" if self.health.is_warming else self.health.state.value
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is well by its probes and by its answers."""
+        return self.health.state is State.UP and not self.answers.are_set_aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +93,8 @@ class Membership:
 
     ``on_opening`` is called when a request that could not be sent may now find a replica;
     ``on_joined`` when a replica was added after the start, ``on_left`` when one was removed,
-    ``on_restarted`` when one is back that may have been started anew in between.
+    ``on_restarted`` when one is back that may have been started anew in between, ``on_told`` when
+    other options hold for one, with what held before.
     """
 
     def __init__(self, addresses: Sequence[ReplicaAddress], means: Means, slots: int) -> None:
@@ -85,13 +103,15 @@ class Membership:
         self.on_joined: Callable[[Replica], None] = lambda replica: None
         self.on_restarted: Callable[[Replica], None] = lambda replica: None
         self.on_left: Callable[[Replica], None] = lambda replica: None
+        self.on_told: Callable[[Replica, ReplicaOptions], None] = lambda replica, before: None
         self._means = means
         self._members: list[Replica] = []
         self._ready: list[int] = []
         self._asked = 0
-        self._is_warming = False  # whether one that is ready may get less than its share
+        self._answered = 0
+        self._is_uneven = False  # whether one that is ready may be left out of some requests
         for address in addresses:
-            self._new(address)
+            self._new(ReplicaOptions(address))
         self._sort_out()
 
     # Who is there.
@@ -126,28 +146,52 @@ class Membership:
             raise MembershipError(message, 404, "unknown_replica")
         return self._members[number]
 
+    def at(self, address: ReplicaAddress) -> Replica | None:
+        """The replica of that address, unless it is about to go."""
+        for replica in self.members:
+            if replica.pool.address == address and not replica.leaves:
+                return replica
+        return None
+
     # Who comes and goes.
 
     def add(self, address: ReplicaAddress) -> Replica:
+        """A new replica of which no more is known; see ``enrol``."""
+        return self.enrol(ReplicaOptions(address))
+
+    def enrol(self, options: ReplicaOptions) -> Replica:
         """A new replica; it gets its share little by little.
 
         Raises MembershipError where the address is there already, or all slots have been used.
         """
-        for replica in self.members:
-            if replica.pool.address == address:
-                message = f"{address.url} is replica {replica.number}, {replica.state}"
-                raise MembershipError(message, 409, "replica_exists")
-        if len(self._members) == self.slots:
-            message = (
-                f"all {self.slots} numbers of replicas have been used, and none is used twice;"
-                " restart the router to add more"
-            )
-            raise MembershipError(message, 409, "no_slots")
-        replica = self._new(address)
+        there = self.at(options.address)
+        if there is not None:
+            message = f"{there.url} is replica {there.number}, {there.state}"
+            raise MembershipError(message, 409, "replica_exists")
+        self._check_slots()
+        replica = self._new(options)
         replica.health.start_slowly()
         self.on_joined(replica)
         self._sort_out()
         return replica
+
+    def tell(self, number: int, options: ReplicaOptions) -> Replica:
+        """Other options of the same engine hold for it from now on."""
+        replica = self.member(number)
+        assert options.is_same_engine_as(replica.options), "to be renewed"
+        before, replica.options = replica.options, options
+        self.on_told(replica, before)
+        self._sort_out()
+        return replica
+
+    def renew(self, number: int, options: ReplicaOptions) -> Replica:
+        """A new replica at the address of this one, which is drained and removed.
+
+        Raises MembershipError, and changes nothing, where all slots have been used.
+        """
+        self._check_slots()
+        self.remove(number)
+        return self.enrol(options)
 
     def drain(self, number: int) -> Replica:
         """Send no more requests there; those in flight go on."""
@@ -185,16 +229,22 @@ class Membership:
         return most is None or replica.in_flight < most
 
     def candidates(self, without: set[int]) -> list[int]:
-        """Those for the next request, ``without`` some: ready, not full, and, while they are
-        warming up, in their turn, unless none would remain."""
+        """Those for the next request, ``without`` some: ready, not full, and, where they weigh less
+        than another one or are warming up, in their turn, unless none would remain."""
         free = self._free(without)
         self._asked += 1
-        if not self._is_warming:
+        if not self._is_uneven:
             return free
         draw = self._asked * _GOLDEN % 1.0
-        shares = {number: self._members[number].health.share() for number in self._ready}
-        self._is_warming = any(share < 1.0 for share in shares.values())
-        return [number for number in free if shares[number] > draw] or free
+        shares = {number: self._members[number].share() for number in self._ready}
+        self._is_uneven = self._is_one_left_out_at_times()
+        most = max((self._members[number].options.weight for number in free), default=1.0)
+        return [number for number in free if shares[number] > draw * most] or free
+
+    def _is_one_left_out_at_times(self) -> bool:
+        ready = [self._members[number] for number in self._ready]
+        weights = {replica.options.weight for replica in ready}
+        return len(weights) > 1 or any(replica.health.share() < 1.0 for replica in ready)
 
     def _free(self, without: set[int]) -> list[int]:
         most = self._means.resilience.max_in_flight
@@ -220,23 +270,51 @@ class Membership:
         self._let_go(replica)
         self.on_opening()
 
+    def answered(self, replica: Replica, status: int, model: str | None, request: int) -> None:
+        """It answered one, whose hash that is. Errors in a row may set it aside: where another one
+        answers well, and while at most half of those that are well otherwise are aside."""
+        self._answered += 1
+        answers = replica.answers
+        if not answers.note(Answer(status, model, request, self._answered)) or not replica.is_up:
+            return
+        well = [each for each in self._serving() if each.health.state is State.UP]
+        others = [each.answers for each in well if each is not replica and each.is_up]
+        aside = sum(each.answers.are_set_aside for each in well)
+        if 2 * (aside + 1) <= len(well) and answers.is_worse_than(others, model):
+            time_ms = answers.set_aside()
+            count = answers.setting_aside.answers
+            replica.health.fails(f"answered {count} requests in a row with errors", time_ms)
+            self._sort_out()
+
     # Time.
 
     def check(self, now_s: float) -> None:
         """End what has been silent for too long."""
         for replica in self._members:
             replica.pool.check(now_s)
+            if replica.answers.may_come_back():
+                replica.health.start_slowly()
+                self._sort_out()
 
     def close(self) -> None:
         """Give up the idle connections of all."""
         for replica in self._members:
             replica.pool.close()
 
-    def _new(self, address: ReplicaAddress) -> Replica:
+    def _check_slots(self) -> None:
+        if len(self._members) == self.slots:
+            message = (
+                f"all {self.slots} numbers of replicas have been used, and none is used twice;"
+                " restart the router to add more"
+            )
+            raise MembershipError(message, 409, "no_slots")
+
+    def _new(self, options: ReplicaOptions) -> Replica:
         resilience, clock_s = self._means.resilience, self._means.clock_s
         health = Health(resilience.probing, clock_s, self._sort_out)
-        pool = Pool(address, resilience.timeouts, health, self._means.connect)
-        replica = Replica(len(self._members), pool, health)
+        pool = Pool(options.address, resilience.timeouts, health, self._means.connect)
+        answers = Answers(resilience.setting_aside, clock_s)
+        replica = Replica(len(self._members), pool, health, options, answers)
         self._members.append(replica)
         return replica
 
@@ -246,15 +324,22 @@ class Membership:
             replica.pool.close()
             self.on_left(replica)
 
+    def _serving(self) -> list[Replica]:
+        return [replica for replica in self.members if not replica.is_draining]
+
     def _sort_out(self) -> None:
-        serving = [replica for replica in self.members if not replica.is_draining]
-        up = [replica.number for replica in serving if replica.health.state is State.UP]
-        unwell = [replica.number for replica in serving if replica.health.state is State.UNWELL]
-        for number in up:
-            health = self._members[number].health
-            if health.may_have_restarted:
-                health.may_have_restarted = False
-                self.on_restarted(self._members[number])
-        self._ready = up or unwell  # a new list: choices keep the one they were made from
-        self._is_warming = True  # until it is found that none is
+        serving = self._serving()
+        for replica in serving:
+            if replica.health.state is State.UP and replica.health.may_have_restarted:
+                replica.health.may_have_restarted = False
+                replica.answers = Answers(replica.answers.setting_aside, self._means.clock_s)
+                self.on_restarted(replica)
+        up = [replica.number for replica in serving if replica.is_up]
+        doubtful = [
+            replica.number
+            for replica in serving
+            if replica.health.state in (State.UP, State.UNWELL)
+        ]
+        self._ready = up or doubtful  # a new list: choices keep the one they were made from
+        self._is_uneven = True  # until it is found that none is
         self.on_opening()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.router.upstream import ReplicaAddress
 
 
@@ -12,25 +13,29 @@ from pointsman.router.upstream import ReplicaAddress
 class ReplicaOptions:
     """``models``: what it serves, whatever it says; empty where it is to be asked.
 
-    ``max_num_seqs``: its seats. ``costs``: a file of constants that price its work. ``metrics``:
-    where its engine shows gauges, if not at ``/metrics``; ``kv_events``: the endpoint of its cache
-    events, ``kv_topic`` its topic there, ``kv_replay``: where it tells again what was missed.
-    ``weight``: its share of the work, relative to others.
+    ``max_num_seqs``: its seats. ``costs``: a file of constants that price its work. ``facts``: what
+    these two come to; None: those of all. ``metrics``: the page where its engine shows gauges, if
+    not at its own ``/metrics``; ``kv_events``: the endpoint of its cache events, ``kv_topic`` its
+    topic there, ``kv_replay``: where it tells again what was missed. ``weight``: of how many
+    requests it is a candidate, relative to others.
     """
 
     address: ReplicaAddress
     models: tuple[str, ...] = ()
     max_num_seqs: int | None = None
     costs: Path | None = None
-    metrics: str | None = None
+    metrics: ReplicaAddress | None = None
     kv_events: str | None = None
     kv_topic: str | None = None
     kv_replay: str | None = None
     weight: float = 1.0
+    facts: ReplicaFacts | None = None
 
-    @property
-    def unused(self) -> list[str]:
-        """What was set and is read by no part of the router yet."""
-        plain = ReplicaOptions(self.address)
-        names = ("metrics", "weight")
-        return [name for name in names if getattr(self, name) != getattr(plain, name)]
+    def is_same_engine_as(self, other: ReplicaOptions) -> bool:
+        """Whether a replica that runs may go on with these: what it is taken to compute with, and
+        the events of its cache, are told at its start."""
+        return _told_at_start(self) == _told_at_start(other)
+
+
+def _told_at_start(options: ReplicaOptions) -> tuple[object, ...]:
+    return options.facts, options.kv_events, options.kv_topic, options.kv_replay

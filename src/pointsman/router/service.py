@@ -37,12 +37,17 @@ from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
 from pointsman.router.probes import Prober
 from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
+from pointsman.router.reloading import ConfigSource, Reloading
+from pointsman.router.replica_options import ReplicaOptions
+from pointsman.router.roster import Roster
 from pointsman.router.sessions import Sessions
 from pointsman.router.settings import Resilience
 from pointsman.router.status import OwnPages
 from pointsman.router.upstream import ReplicaAddress
 
 FLUSH_S = 0.5
+# So many more replicas find room in the index of prefixes before it is written anew with more.
+PREFIX_ROOM = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +74,15 @@ class RouterSettings:
     """What a router is started with.
 
     ``policy_name`` is how the log names the policy, ``policy_sha256`` the digest of its file.
-    ``models``: those of each replica, where they are given and not asked for. ``own_facts``: those
-    of each replica, where they are not all ``facts``.
-    ``spare_slots``: how many replicas may be added while it runs.
+    ``options``: what else is told of each of the replicas; of none of them, where there are none.
+    ``facts``: of each that has none of its own. ``spare_slots``: how many replicas may be added
+    while it runs. ``config``: the file that is read again while it runs.
     """
 
     replicas: Sequence[ReplicaAddress]
     rules: Rules
     policy_name: str
-    facts: ReplicaFacts = field(default_factory=ReplicaFacts)  # of whoever joins later too
+    facts: ReplicaFacts = field(default_factory=ReplicaFacts)
     host: str = "127.0.0.1"
     port: int = 8080
     log_path: Path | None = None
@@ -86,8 +91,8 @@ class RouterSettings:
     api_keys: ApiKeys | None = None
     prefix_index_bytes: int = DEFAULT_INDEX_BYTES
     models_interval_s: float = DEFAULT_INTERVAL_S
-    models: Sequence[Sequence[str]] = ()
-    own_facts: Sequence[ReplicaFacts] = ()
+    options: Sequence[ReplicaOptions] = ()
+    config: ConfigSource | None = None
     tls: ssl.SSLContext | None = None
     admin: AdminSettings | None = None
     scrape: ScrapeSettings | None = None  # None: engines are not asked for their metrics
@@ -100,7 +105,16 @@ class RouterSettings:
     @property
     def facts_of_replicas(self) -> list[ReplicaFacts]:
         """What is known of each replica beforehand."""
-        return list(self.own_facts) or [self.facts] * len(self.replicas)
+        return [self.facts_of(options) for options in self.options_of_replicas]
+
+    @property
+    def options_of_replicas(self) -> list[ReplicaOptions]:
+        """What is told of each replica."""
+        return list(self.options) or list(map(ReplicaOptions, self.replicas))
+
+    def facts_of(self, options: ReplicaOptions) -> ReplicaFacts:
+        """What is known of one beforehand."""
+        return self.facts if options.facts is None else options.facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +150,12 @@ class Router:
             self._log,
             room=slots,
         )
+        room = len(settings.replicas) + min(settings.spare_slots, PREFIX_ROOM)
         kv = settings.kv_events
         self.dispatcher.prefixes = PrefixIndex(
-            slots, settings.prefix_index_bytes, () if kv is None else kv.replicas
+            room, settings.prefix_index_bytes, () if kv is None else kv.replicas
         )
-        self._facts = settings.facts
+        self._settings = settings
         means = Means(settings.resilience)
         self.membership = Membership(settings.replicas, means, slots)
         self.membership.on_joined = self._welcome
@@ -154,8 +169,10 @@ class Router:
         self.dispatcher.homes = Homes(ttl_ms=sessions.ttl_ms)
         reader = QuestionReader(os.urandom(16), sessions.header, sessions.from_user)
         self.models = ModelTable(settings.models_interval_s)
-        for number, address in enumerate(settings.replicas):
-            self.models.add(number, address, settings.models[number] if settings.models else ())
+        for number, options in enumerate(settings.options_of_replicas):
+            self.models.add(number, options.address, options.models)
+            self.membership[number].options = options
+        self.membership.on_told = self._heed
         self.admission.barred_for = self.models.barred_for
         self.counters = RouterCounters(len(settings.replicas))
         self.dispatcher.observer = self.counters
@@ -168,6 +185,10 @@ class Router:
         self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._edges = [self.edge]  # and that of the admin API
+        self._reloading: Reloading | None = None
+        if settings.config is not None:
+            roster = Roster(self.membership, settings.options_of_replicas, complain)
+            self._reloading = Reloading(settings.config, roster, complain)
         self._servers: list[asyncio.Server] = []
         self._flusher: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -185,6 +206,15 @@ class Router:
         self._prober.start()
         for replica in self.membership.members:
             self.engines.watch(replica)
+        if self._reloading is not None:
+            self._reloading.start()
+
+    def reload(self) -> None:
+        """Read the files of keys and of configuration again."""
+        for edge in self._edges:
+            edge.reload_keys()
+        if self._reloading is not None:
+            self._reloading.reload()
 
     async def start_admin(self, listener: socket.socket, keys: ApiKeys | None) -> None:
         """Serve the admin API to whoever connects to this listener."""
@@ -224,6 +254,8 @@ class Router:
         await self._wait_for_clients(drain_s=1.0)
         for edge in self._edges:
             edge.stop()
+        if self._reloading is not None:
+            self._reloading.stop()
         self._prober.stop()
         self.models.close()
         await self.engines.close()
@@ -264,10 +296,22 @@ class Router:
         self.models.keep(self.membership.ids)
         self.engines.unwatch(replica)
 
+    def _heed(self, replica: Replica, before: ReplicaOptions) -> None:
+        """Other options hold for it."""
+        options = replica.options
+        if options.models != before.models:
+            self.models.add(replica.number, options.address, options.models)
+        if options.metrics != before.metrics:
+            self.engines.unwatch(replica)
+            self.engines.watch(replica)
+
     def _welcome(self, replica: Replica) -> None:
-        number = self.dispatcher.join(replica.url, self._facts)
+        options = replica.options
+        number = self.dispatcher.join(replica.url, self._settings.facts_of(options))
         assert number == replica.number, "replicas are numbered alike everywhere"
-        self.models.add(number, replica.pool.address, ())
+        if number == self.dispatcher.prefixes.replicas:
+            self.dispatcher.prefixes.add_replica()
+        self.models.add(number, options.address, options.models)
         self.counters.add_replica()
         self.engines.watch(replica)
         self._prober.watch(replica)

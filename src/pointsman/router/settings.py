@@ -47,6 +47,20 @@ class Probing:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingAside:
+    """A replica that answered so many requests in a row with errors gets none for a while:
+    ``first_ms`` for each time in succession, ``most_ms`` at most. ``answers``: 0 for never."""
+
+    answers: int = 5
+    first_ms: float = 30_000.0
+    most_ms: float = 300_000.0
+
+    def __post_init__(self) -> None:
+        check_integer("setting aside", "answers", self.answers, 0)
+        check_number("setting aside", "first_ms", self.first_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class Holding:
     """At most how many requests, of how many bytes, wait in the router, and how long.
 
@@ -95,6 +109,7 @@ class Resilience:
     timeouts: Timeouts = field(default_factory=Timeouts)
     probing: Probing = field(default_factory=Probing)
     holding: Holding = field(default_factory=Holding)
+    setting_aside: SettingAside = field(default_factory=SettingAside)
     retries: int = 1
     max_in_flight: int | None = None
     drain_ms: float = 30_000.0

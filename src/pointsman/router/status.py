@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from pointsman.router.admission import Admission
@@ -14,7 +14,7 @@ from pointsman.router.health import State
 from pointsman.router.membership import Membership, Replica
 from pointsman.router.messages import ClientRequest
 from pointsman.router.prometheus.counters import RouterCounters
-from pointsman.router.prometheus.page import RouterState, page
+from pointsman.router.prometheus.page import ReplicaState, RouterState, page
 from pointsman.router.prometheus.text import CONTENT_TYPE
 
 HEALTH = "/health"
@@ -49,12 +49,25 @@ class OwnPages:
             version=version("pointsman"),
             policy=dispatcher.rules.policy.label,
             now_ms=dispatcher.clock_ms(),
-            replicas=list(map(self.engines.state_of, self.admission.membership.ever)),
+            replicas=self._replicas(),
             held_requests=self.admission.held,
             lost_log_lines=0 if log is None else log.lost_lines,
         )
         text = page(self.counters, state)
         return Answer(200, text.encode(), kind=(b"content-type", CONTENT_TYPE))
+
+    def _replicas(self) -> list[ReplicaState]:
+        """All that there ever were. Of those that had the same address the last one goes by it, the
+        others by their numbers too: a page with two samples of one name is refused as a whole."""
+        ever = self.admission.membership.ever
+        last = {replica.url: replica.number for replica in ever}
+        states = map(self.engines.state_of, ever)
+        return [
+            state
+            if last[state.url] == number
+            else replace(state, url=f"{state.url} (replica {number})")
+            for number, state in enumerate(states)
+        ]
 
 
 def health_of(admission: Admission) -> Answer:
@@ -85,6 +98,7 @@ def facts_of(replica: Replica) -> dict[str, object]:
         "id": replica.number,
         "url": replica.url,
         "state": replica.state,
+        "weight": replica.options.weight,
         "in_flight": replica.in_flight,
         "connects": replica.pool.connects,
         "last_failure": failure and {"error": failure.error, "ago_s": ago_s},

@@ -15,7 +15,7 @@ from pointsman.core.errors import InputError, wrong_value
 from pointsman.router.engine.fetch import Limits, PageError, fetch
 from pointsman.router.engine.reading import EngineReading, reading_of
 from pointsman.router.engine.slots import kv_use_of_slots
-from pointsman.router.upstream import ReplicaAddress
+from pointsman.router.upstream import ReplicaAddress, replica_address
 
 METRICS = "/metrics"
 SLOTS = "/slots"
@@ -123,6 +123,34 @@ class Surroundings:
 OnReading = Callable[[int, Reading], None]
 
 
+@dataclass(frozen=True, slots=True)
+class EnginePages:
+    """Where an engine is asked: its own address, and its page of metrics if that is elsewhere."""
+
+    address: ReplicaAddress
+    metrics: ReplicaAddress | None = None
+
+    @property
+    def metrics_page(self) -> tuple[ReplicaAddress, str]:
+        """Whom to ask for the gauges, and below which path."""
+        return (self.address, METRICS) if self.metrics is None else (self.metrics, "")
+
+    @property
+    def metrics_url(self) -> str:
+        """The same as one text."""
+        address, path = self.metrics_page
+        return f"{address.url}{path}"
+
+
+def page_address(url: str, where: str) -> ReplicaAddress:
+    """Read ``http://HOST[:PORT][/PATH]`` of a page of metrics, ``/metrics`` unless it has a path.
+
+    Raises InputError for anything else.
+    """
+    address = replica_address(url, where)
+    return address if address.base else replica_address(f"{address.url}{METRICS}", where)
+
+
 class Scraper:
     """A task for every watched replica; ``on_reading`` is called with each new reading."""
 
@@ -138,10 +166,14 @@ class Scraper:
         self._on_reading = on_reading
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def watch(self, replica: int, address: ReplicaAddress) -> None:
-        """Ask this replica from now on; to be called on the event loop."""
+    def watch(
+        self, replica: int, address: ReplicaAddress, metrics: ReplicaAddress | None = None
+    ) -> None:
+        """Ask this replica from now on; to be called on the event loop. ``metrics``: the page, if
+        it is not the replica's own."""
         assert replica not in self._tasks, "watched already"
-        task = asyncio.get_running_loop().create_task(self._watch(replica, address))
+        pages = EnginePages(address, metrics)
+        task = asyncio.get_running_loop().create_task(self._watch(replica, pages))
         task.add_done_callback(self._ended)
         self._tasks[replica] = task
 
@@ -164,18 +196,18 @@ class Scraper:
         if not task.cancelled() and task.exception() is not None:
             self._surroundings.complain(f"metrics: no longer asked for: {task.exception()!r}")
 
-    async def _watch(self, replica: int, address: ReplicaAddress) -> None:
+    async def _watch(self, replica: int, pages: EnginePages) -> None:
         interval_s = self._settings.interval_s
         around = self._surroundings
         await around.sleep(MIN_INTERVAL_S * around.draw())
         while True:
-            await self._ask(replica, address)
+            await self._ask(replica, pages)
             await around.sleep(interval_s * (1.0 + JITTER * around.draw()))
 
-    async def _ask(self, replica: int, address: ReplicaAddress) -> None:
+    async def _ask(self, replica: int, pages: EnginePages) -> None:
         asked_ms = self._surroundings.clock_ms()
         try:
-            engine = await read_engine(address, self._settings.limits)
+            engine = await read_engine(pages, self._settings.limits)
         except (PageError, InputError) as error:
             self.readings.note_failure(replica, str(error))
             return
@@ -185,17 +217,18 @@ class Scraper:
             self._on_reading(replica, reading)
 
 
-async def read_engine(address: ReplicaAddress, limits: Limits) -> EngineReading:
+async def read_engine(pages: EnginePages, limits: Limits) -> EngineReading:
     """What a replica says now. Raises PageError or InputError where its metrics cannot be read."""
-    page = await fetch(address, METRICS, limits)
+    page = await fetch(*pages.metrics_page, limits)
+    where = pages.metrics_url
     if page.status != 200:
-        raise PageError(f"{address.url}{METRICS}: status {page.status}")
+        raise PageError(f"{where}: status {page.status}")
     try:
         reading = reading_of(page.body.decode())
     except (InputError, UnicodeDecodeError) as error:
-        raise InputError(f"{address.url}{METRICS}: {error}") from None
+        raise InputError(f"{where}: {error}") from None
     if reading.engine == "llama.cpp" and reading.kv_use is None:
-        return replace(reading, kv_use=await _kv_use(address, limits))
+        return replace(reading, kv_use=await _kv_use(pages.address, limits))
     return reading
 
 
