@@ -157,6 +157,14 @@ def test_half_of_the_bytes_are_for_the_order_of_use_on_followed_replicas():
         PrefixIndex(2, 95, followed=[0, 1])
 
 
+def test_many_blocks_are_given_up_little_by_little():
+    index = PrefixIndex(1, followed=[0])
+    for start in range(0, 5000, 500):
+        index.hold(Chain(range(start, start + 500), 10), 0)
+    assert [index.believe_at_most(0, 10) for _ in range(4)] == [2048, 2048, 894, 0]
+    assert cached(index, Chain(range(4500, 4520), 10), 1) == [100]
+
+
 def test_what_the_whole_index_forgot_can_be_given_up_and_held_again():
     index = PrefixIndex(2, 32 * 2 * 2, followed=[0])  # 2 blocks, and 2 of the order
     index.hold(chain(1), 0)

@@ -22,6 +22,7 @@ from pointsman.dispatch.prefix_table import (
     Table,
     bytes_a_block,
     check_table,
+    clear_table,
     empty_table,
     fill,
     give_up,
@@ -36,6 +37,7 @@ from pointsman.workload.workload import Floats
 DEFAULT_INDEX_BYTES = 32 << 20
 LEAST_INDEX_BYTES = 64
 MOST_INDEX_BYTES = 32 << 30
+MOST_GIVEN_UP = 2048  # blocks: about a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +134,19 @@ class PrefixIndex:
     def believe_at_most(self, replica: int, blocks: int) -> int:
         """Leave a followed replica those that were used there last; how many were given up.
 
-        Each was held once since it was given up last, so this costs what holding costs.
+        Each was held once since it was given up last, so all in all this costs what holding costs.
+        No more than MOST_GIVEN_UP go at a time: the rest go when it is called again.
         """
-        handle = self._orders[replica].handle
-        return self._give_up(self._handle, handle, replica, blocks)  # type: ignore[no-any-return]
+        handle, bounds = self._orders[replica].handle, (blocks, MOST_GIVEN_UP)
+        return self._give_up(self._handle, handle, replica, bounds)  # type: ignore[no-any-return]
 
     def forget(self, replica: int) -> None:
         """The replica holds nothing any more: it was started anew, or is another one now."""
-        if replica in self._orders:
-            self.believe_at_most(replica, 0)
-            return
+        order = self._orders.get(replica)
+        if order is not None:
+            if not len(order):  # said again and again, it costs nothing
+                return
+            clear_table(order.table)
         word, bit = divmod(replica, REPLICAS_A_WORD)
         self._table.holders[: len(self), word] &= ~(np.uint64(1) << np.uint64(bit))
 

@@ -67,6 +67,14 @@ def empty_table(blocks: int, replicas: int) -> Table:
     )
 
 
+def clear_table(table: Table) -> None:
+    """Forget all blocks of a table without holders."""
+    sentinel = table.entries.shape[0] - 1
+    table.entries["older"][sentinel] = table.entries["newer"][sentinel] = sentinel
+    table.slots[:] = 0
+    table.used[0] = 0
+
+
 def check_table(table: Table) -> None:
     """Every block in use is found once by its hash, and stands in the ring of uses once."""
     entries, holders, slots, _ = table
@@ -279,12 +287,15 @@ def use_at(handle: Any, own_handle: Any, chain: Any, replica: int) -> int:
     return new
 
 
-@kernel(types.int64(HANDLE_TYPE, HANDLE_TYPE, types.int64, types.int64))
-def give_up(handle: Any, own_handle: Any, replica: int, most: int) -> int:
-    """Leave a replica at most so many blocks, those that were used there last; how many it lost."""
+@kernel(types.int64(HANDLE_TYPE, HANDLE_TYPE, types.int64, types.UniTuple(types.int64, 2)))
+def give_up(handle: Any, own_handle: Any, replica: int, bounds: tuple[int, int]) -> int:
+    """Leave a replica the blocks that were used there last; how many it lost.
+
+    ``bounds``: how many it may keep, and how many it loses at most.
+    """
     table, own = _table_at(handle), _table_at(own_handle)
     lost = 0
-    while own.used[0] > most:
+    while own.used[0] > bounds[0] and lost < bounds[1]:
         _give_up_oldest(table, own, replica)
         lost += 1
     return lost

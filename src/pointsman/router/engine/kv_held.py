@@ -1,9 +1,9 @@
 """How many tokens a cache holds, by what its engine tells, in a bounded memory.
 
 Of a large cache only a sample of the blocks is kept: those whose mixed hash is below a threshold,
-which is halved whenever they become too many (source: P. Flajolet, On adaptive sampling, Computing 43,
-1990: a standard error of 1.2 / sqrt(size of the sample), here 4 %). It is not doubled again while
-the cache empties, but when it is cleared.
+which is halved whenever they become too many (source: P. Flajolet, On adaptive sampling, Computing
+43, 1990: a standard error of 1.2 / sqrt(size of the sample), here 4 %). It is not doubled again
+while the cache empties, but when it is cleared.
 
 A block counts once, however many copies of it there are and wherever.
 """
