@@ -106,6 +106,7 @@ class Admission:
         self._lines: dict[str | None, OrderedDict[_Held, None]] = {}  # none of them empty
         self._turns = 0
         self._for_replicas: HeldRequests[_Held] | None = None  # None: nobody is held for one
+        self._away: set[int] = set()  # replicas that were not ready when last looked at
         rules = resilience.holding.rules
         if rules is not None:
             self._for_replicas = HeldRequests(rules, dispatcher, later)
@@ -151,7 +152,7 @@ class Admission:
 
     def let_in(self) -> None:
         """Give places to those that wait in line, as far as there are any, and ask anew about those
-        that are held for a replica that is not ready any more."""
+        that are held for a replica that is not ready any more, or is again."""
         stuck: set[str | None] = set()
         while len(stuck) < len(self._lines) and self.membership.has_room:
             heads = (next(iter(line)) for key, line in self._lines.items() if key not in stuck)
@@ -163,7 +164,7 @@ class Admission:
                 self._look_at(first.asked.wait.hold.replica)
         if self._for_replicas:
             for replica in self._for_replicas.replicas:
-                if replica not in self.membership.ready:
+                if replica in self._away or replica not in self.membership.ready:
                     self._look_at(replica)
 
     def _look_at(self, replica: int) -> None:
@@ -174,6 +175,10 @@ class Admission:
             return
         tried: set[_Held] = set()
         is_ready = replica in self.membership.ready
+        if is_ready:
+            self._away.discard(replica)
+        else:
+            self._away.add(replica)
         while self.membership.has_room:
             first = held.first(replica, tried)
             if first is None or (is_ready and not held.has_little_to_do(replica, first[1])):
@@ -186,7 +191,9 @@ class Admission:
 
     def _let_in(self, held: _Held) -> bool:
         """Whether it waits no more, or for a replica now that it was not held for."""
-        if not held.place.done():  # its client may have left just now
+        if held.place.done():  # its client has left just now
+            self._give_up(held.asked, CLIENT_LEFT)
+        else:
             hold = held.asked.wait.hold
             try:
                 place = self._place_now(held.asked)
