@@ -381,14 +381,14 @@ def test_replicas_of_flags_are_not_the_files_business(tmp_path):
 
 
 def test_more_changes_than_there_used_to_be_room_for_are_made(tmp_path):
-    """Forty other engines at one address, one after the other."""
+    """Seventy other engines at one address, one after the other: more than 64 share a word."""
     files = Files(tmp_path)
 
     async def main():
         async with FakeReplica() as one:
             files.write(table(one.url))
             async with following(files) as at:
-                for seats in range(1, 41):
+                for seats in range(1, 71):
                     files.write(table(one.url, f"max_num_seqs = {seats}"))
                     at.hang_up()
                     await at.until_numbered({seats: one.url})
@@ -397,5 +397,5 @@ def test_more_changes_than_there_used_to_be_room_for_are_made(tmp_path):
 
     assert run(main()) == 0
     log = read_log(files.log)
-    assert [choice.replica for choice in log.choices] == list(range(1, 41))
+    assert [choice.replica for choice in log.choices] == list(range(1, 71))
     assert replay_same(log).differences == []

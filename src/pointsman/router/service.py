@@ -185,13 +185,16 @@ class Router:
         self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._edges = [self.edge]  # and that of the admin API
-        self._reloading: Reloading | None = None
-        if settings.config is not None:
-            roster = Roster(self.membership, settings.options_of_replicas, complain)
-            self._reloading = Reloading(settings.config, roster, complain)
+        self._reloading = self._reloading_of(settings, complain)
         self._servers: list[asyncio.Server] = []
         self._flusher: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+
+    def _reloading_of(self, settings: RouterSettings, complain: Complain) -> Reloading | None:
+        if settings.config is None:
+            return None
+        roster = Roster(self.membership, settings.options_of_replicas, complain)
+        return Reloading(settings.config, roster, complain)
 
     async def start(self, listener: socket.socket) -> None:
         """Serve whoever connects to the listener.
