@@ -5,7 +5,7 @@ from pointsman.core.errors import InputError
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.homes import NOWHERE
 from pointsman.dispatch.ledger import Ledger
-from pointsman.dispatch.view import Situation, decide, wait_ms
+from pointsman.dispatch.view import Situation, decide
 from pointsman.policies.policy import REQUESTS, ROWS, Policy, policy
 
 NOTHING = Ledger([ReplicaFacts()]).known
@@ -70,8 +70,3 @@ def test_a_choice_outside_the_candidates_is_an_error_that_names_the_policy():
 
     with pytest.raises(InputError, match=r"policy beyond chose candidate 2 .* in 0\.\.1"):
         decide(beyond, situation(), NOTHING)
-
-
-def test_the_wait_at_a_candidate_is_never_negative():
-    assert wait_ms(situation(), 1) == 4.0
-    assert wait_ms(situation(now_ms=200.0), 1) == 0.0

@@ -263,7 +263,7 @@ def test_what_is_no_name_of_a_header_is_refused(name):
 def test_what_is_not_read_has_an_unknown_prompt_and_a_price(body, path, headers, tokens):
     asked = question(body, path, **headers)
     assert asked.prompt_tokens == -1
-    assert asked.chain.hashes == ()
+    assert asked.chain.hashes == []
     assert asked.path == path
     assert (asked.unread_tokens, asked.output_tokens) == (tokens, 256)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numba import types
 from numba.core import cgutils
+from numba.experimental.function_type import _get_jit_address
 from numba.extending import intrinsic
 from numba.np import arrayobj
 from numpy.typing import NDArray
@@ -62,5 +63,26 @@ def array_at(array_type: Any) -> Any:
             return made._getvalue()
 
         return signature, code
+
+    return make
+
+
+def function_address(dispatcher: Any, signature: Any) -> int:
+    """Where the compiled function of that signature lies; whoever uses it keeps ``dispatcher``."""
+    return int(_get_jit_address(dispatcher, signature))
+
+
+def function_at(signature: Any) -> Any:
+    """A function of an address, for compiled code, that gives the function of that signature."""
+    function_type = types.FunctionType(signature)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def make(typing_context: Any, address: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            made = cgutils.create_struct_proxy(function_type)(context, builder)
+            made.jit_addr = builder.inttoptr(arguments[0], cgutils.voidptr_t)
+            return made._getvalue()
+
+        return function_type(types.int64), code
 
     return make

@@ -16,8 +16,8 @@ from pointsman.dispatch.record import (
     hits_of,
     rows_of,
 )
-from pointsman.dispatch.view import UNKNOWN, Decision, Situation, wait_ms
-from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS, WORK_MS, Policy
+from pointsman.dispatch.view import UNKNOWN, Situation
+from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS
 
 
 class Chosen(msgspec.Struct, frozen=True, gc=False):
@@ -91,22 +91,3 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
             return list(range(count))
         contenders = {int(view[FREE_AT_MS].argmin()), int(view[CACHED_TOKENS].argmax())}
         return sorted({self.candidate, *contenders})
-
-
-def chosen_of(
-    asked: tuple[Question, Wait], situation: Situation, decision: Decision, policy: Policy
-) -> Chosen:
-    """What a decision means for the request."""
-    candidate, view = decision.candidate, situation.view
-    question, wait = asked
-    return Chosen(
-        question,
-        situation,
-        candidate,
-        situation.candidates[candidate],
-        policy.reasons[decision.reason],
-        wait_ms(situation, candidate),
-        float(view[WORK_MS, candidate]),
-        int(view[CACHED_TOKENS, candidate]),
-        wait,
-    )

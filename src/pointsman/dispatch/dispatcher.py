@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
-import numpy as np
 
 from pointsman.core.checks import check_seed
-from pointsman.dispatch.chosen import Chosen, chosen_of
+from pointsman.dispatch.choosing import Choosing, Instant
+from pointsman.dispatch.chosen import Chosen
 from pointsman.dispatch.draws import draw
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.homes import Homes
-from pointsman.dispatch.ledger import Asked, Ids, Ledger
+from pointsman.dispatch.ledger import Ledger
 from pointsman.dispatch.prefix_index import PrefixIndex
 from pointsman.dispatch.question import NO_WAIT, Hold, Wait
 from pointsman.dispatch.question import Question as Question  # noqa: PLC0414 - the router's
@@ -39,8 +39,8 @@ from pointsman.dispatch.record import (
     Usage,
     hexadecimal,
 )
-from pointsman.dispatch.view import UNKNOWN, Situation, decide, shown_rows
-from pointsman.policies.policy import RANDOM, ROWS, Policy, View
+from pointsman.dispatch.view import UNKNOWN, Situation
+from pointsman.policies.policy import RANDOM, Policy
 
 
 class DecisionSink(Protocol):
@@ -125,11 +125,9 @@ class Dispatcher:
         self.ledger = Ledger(facts, room)
         self.homes = Homes()
         self.prefixes = PrefixIndex(self.ledger.room)
-        self._shown_rows = shown_rows(rules.policy)
+        self._choosing = Choosing(rules.policy)
         # Whether what the policy does not read is wanted all the same, by the log.
         self._keeps_all = log is not None or bool(rules.policy.reads & {RANDOM, "key"})
-        self._everyone = np.zeros(0, dtype=np.int32)
-        self._views: dict[int, tuple[View, View]] = {}
         self._routed = 0
 
     def choose(
@@ -151,10 +149,34 @@ class Dispatcher:
         """
         among = range(self.ledger.count) if candidates is None else candidates
         assert among, "nothing to choose from"
-        policy = self.rules.policy
-        situation = self._situation(question, among, wait.hold)
-        decision = decide(policy, situation, self.ledger.known)
-        return chosen_of((question, wait), situation, decision, policy)
+        instant = self._instant(question)
+        accounts = self.ledger, self.prefixes
+        if wait.hold is None:
+            looked, view = self._choosing.look(question, among, instant, accounts)
+        else:
+            with self.ledger.trying(wait.hold.replica):
+                looked, view = self._choosing.look(question, among, instant, accounts)
+        situation = Situation(
+            instant.now_ms,
+            question.prompt_tokens,
+            instant.sequence,
+            instant.home,
+            instant.random,
+            instant.key,
+            among,
+            view,
+        )
+        return Chosen(
+            question,
+            situation,
+            looked.candidate,
+            among[looked.candidate],
+            self.rules.policy.reasons[looked.reason],
+            looked.wait_ms,
+            looked.work_ms,
+            int(looked.hit_tokens),
+            wait,
+        )
 
     def send(self, chosen: Chosen) -> Ticket:
         """The request goes where it was chosen to go."""
@@ -211,44 +233,12 @@ class Dispatcher:
         if self.on_news is not None:
             self.on_news(replica)
 
-    def _situation(
-        self, question: Question, candidates: Sequence[int], hold: Hold | None
-    ) -> Situation:
-        now_ms = self.clock_ms()
-        views = self._views_of(len(candidates))
-        sizes = (question.priced_tokens, self._shown_rows)
-        asked = Asked(now_ms, sizes, self._ids_of(candidates), views)
-        self.prefixes.fill(question.chain, self.ledger.cached)
-        if hold is None:
-            longest = self.ledger.fill(asked)
-        else:
-            longest = self.ledger.fill_for_held(asked, hold.replica)
-        return Situation(
-            now_ms=now_ms,
-            prompt_tokens=question.prompt_tokens,
-            sequence=self._routed,
-            home=self.homes.of(question.session, now_ms),
-            random=draw(self.rules.seed, self._routed) if self._keeps_all else 0.0,
-            key=question.key if self._keeps_all else 0,
-            candidates=candidates,
-            view=views[0],
-            shown=views[1],
-            longest_hit_tokens=longest,
-        )
-
-    def _ids_of(self, candidates: Sequence[int]) -> Ids:
-        if len(candidates) != self.ledger.count:
-            return np.array(candidates, dtype=np.int32)
-        if len(self._everyone) != len(candidates):
-            self._everyone = np.arange(len(candidates), dtype=np.int32)
-        return self._everyone
-
-    def _views_of(self, count: int) -> tuple[View, View]:
-        """Two views of so many candidates; they serve one choice after the other."""
-        views = self._views.get(count)
-        if views is None:
-            views = self._views[count] = (np.empty((ROWS, count)), np.empty((ROWS, count)))
-        return views
+    def _instant(self, question: Question) -> Instant:
+        now_ms, sequence = self.clock_ms(), self._routed
+        home = self.homes.of(question.session, now_ms)
+        if not self._keeps_all:
+            return Instant(now_ms, sequence, home, 0.0, 0)
+        return Instant(now_ms, sequence, home, draw(self.rules.seed, sequence), question.key)
 
 
 class Ticket:

@@ -7,7 +7,8 @@ same calls in the same order come to the same state, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -64,7 +65,7 @@ class Ledger:
 
     def __init__(self, facts: Sequence[ReplicaFacts], room: int | None = None) -> None:
         self.live: Live = idle_live(room or len(facts), FIRST_SLOTS)
-        self._handle = handle_of_live(self.live)
+        self.handle = handle_of_live(self.live)
         self.count = 0
         # Looked up once: each is called for every request.
         self._fill, self._sent = fill_view.dispatcher, sent.dispatcher
@@ -112,7 +113,7 @@ class Ledger:
     def fill(self, asked: Asked) -> float:
         """Write the view; the longest hit of any candidate."""
         return self._fill(  # type: ignore[no-any-return]
-            self._handle, asked.sizes, asked.candidates, asked.now_ms, asked.views
+            self.handle, asked.sizes, asked.candidates, asked.now_ms, asked.views
         )
 
     def send(
@@ -122,21 +123,21 @@ class Ledger:
         if not self._free:
             self._grow()
         slot = self._free.pop()
-        self._sent(self._handle, (slot, replica, *tokens), now_ms, shows_first_token)
+        self._sent(self.handle, (slot, replica, *tokens), now_ms, shows_first_token)
         return slot
 
     def first_token(self, slot: int, now_ms: float) -> None:
         """Its first token came back."""
-        self._first_token(self._handle, slot, now_ms)
+        self._first_token(self.handle, slot, now_ms)
 
     def end(self, slot: int, output_tokens: int | None, now_ms: float) -> None:
         """It ended, in whatever way; ``output_tokens`` where the engine counted them."""
-        self._ended(self._handle, slot, -1 if output_tokens is None else output_tokens, now_ms)
+        self._ended(self.handle, slot, -1 if output_tokens is None else output_tokens, now_ms)
         self._free.append(slot)
 
     def read(self, replica: int, gauges: tuple[float, float, float], now_ms: float) -> None:
         """Its engine said how many wait and run there, and its KV use; NaN: not known."""
-        read_gauges(self._handle, replica, gauges, now_ms)
+        read_gauges(self.handle, replica, gauges, now_ms)
 
     # Those that the router holds back.
 
@@ -160,20 +161,22 @@ class Ledger:
         """How many are."""
         return int(self.live.awaited["requests"][replica])
 
-    def fill_for_held(self, asked: Asked, replica: int) -> float:
-        """The view for one that is held for the replica: those held for it do not count."""
+    @contextmanager
+    def trying(self, replica: int) -> Iterator[None]:
+        """Meanwhile those held for the replica do not count: one of them is tried."""
         is_tried = self.live.awaited["is_tried"]
         is_tried[replica] = 1
-        longest = self.fill(asked)
-        is_tried[replica] = 0
-        return longest
+        try:
+            yield
+        finally:
+            is_tried[replica] = 0
 
     def expected_wait(
         self, replica: int, prompt_tokens: int, now_ms: float, limit_ms: float
     ) -> tuple[float, float]:
         """The wait there for such a prompt, those held not counted, and when it will have fallen to
         the limit by itself; inf: something must happen there first."""
-        return expected_wait(self._handle, replica, prompt_tokens, now_ms, limit_ms)  # type: ignore[no-any-return]
+        return expected_wait(self.handle, replica, prompt_tokens, now_ms, limit_ms)  # type: ignore[no-any-return]
 
     def pending_ms(self, replica: int) -> float:
         """Prefill sent there whose first token has not come."""
@@ -199,5 +202,5 @@ class Ledger:
     def _grow(self) -> None:
         count = self.live.slots.shape[0]
         self.live = grown(self.live, 2 * count)
-        self._handle = handle_of_live(self.live)
+        self.handle = handle_of_live(self.live)
         self._free = list(range(2 * count - 1, count - 1, -1))

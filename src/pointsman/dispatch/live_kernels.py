@@ -68,6 +68,9 @@ def handle_of_live(live: Live) -> Handle:
     return handle_of((*live.in_flight, *live[1:]))
 
 
+LIVE_WORDS = 24  # of that handle
+
+
 @inner_inlined
 def live_at(handle: Any) -> Live:
     """The state behind a handle."""
@@ -89,7 +92,7 @@ def live_at(handle: Any) -> Live:
     )
 
 
-_IDS = types.Array(types.int32, 1, "C")
+IDS_TYPE = types.Array(types.int32, 1, "C")
 
 
 @inner_inlined
@@ -244,19 +247,11 @@ _SIZES = types.UniTuple(types.int64, 2)
 _VIEWS = types.UniTuple(_VIEW, 2)
 
 
-@kernel(types.float64(HANDLE_TYPE, _SIZES, _IDS, types.float64, _VIEWS))
-def fill_view(
-    handle: Any, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
+@inner
+def fill_views(
+    live: Live, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
 ) -> float:
-    """Write the view of the candidates; the longest hit of any of them.
-
-    ``live.cached`` says who holds how much of the prompt. Held requests count where they wait to
-    go; for one of them that is tried itself, those held for the same replica do not.
-
-    ``sizes``: tokens of the prompt, as it is priced, and a bit for each row that the policy is
-    shown. ``views``: all that is known, and what the policy is shown of it.
-    """
-    live = live_at(handle)
+    """What ``fill_view`` does."""
     prompt_tokens, shown_rows = sizes
     view, shown = views
     replica_of = live.in_flight.replica_of
@@ -274,6 +269,21 @@ def fill_view(
         for c in range(view.shape[1]):
             shown[row, c] = view[row, c] if is_shown else np.nan
     return longest
+
+
+@kernel(types.float64(HANDLE_TYPE, _SIZES, IDS_TYPE, types.float64, _VIEWS))
+def fill_view(
+    handle: Any, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
+) -> float:
+    """Write the view of the candidates; the longest hit of any of them.
+
+    ``live.cached`` says who holds how much of the prompt. Held requests count where they wait to
+    go; for one of them that is tried itself, those held for the same replica do not.
+
+    ``sizes``: tokens of the prompt, as it is priced, and a bit for each row that the policy is
+    shown. ``views``: all that is known, and what the policy is shown of it.
+    """
+    return fill_views(live_at(handle), sizes, candidates, now_ms, views)
 
 
 @kernel(types.float64(HANDLE_TYPE, types.UniTuple(types.int64, 4), types.float64, types.boolean))

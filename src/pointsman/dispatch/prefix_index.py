@@ -7,9 +7,8 @@ replicas that are ``followed``: somebody is told how much those hold, and says s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,12 +39,25 @@ MOST_INDEX_BYTES = 32 << 30
 MOST_GIVEN_UP = 2048  # blocks: about a millisecond
 
 
-@dataclass(frozen=True, slots=True)
 class Chain:
-    """A prompt's leading whole blocks: a 64-bit hash each, over all text up to the block's end."""
+    """A prompt's leading whole blocks: a 64-bit hash each, over all text up to the block's end.
 
-    hashes: Sequence[int] = ()
-    block_tokens: int = 1
+    Nobody changes ``array``, which are the hashes for compiled code.
+    """
+
+    __slots__ = ("array", "block_tokens")
+
+    def __init__(self, hashes: Iterable[int] = (), block_tokens: int = 1) -> None:
+        self.array: NDArray[np.uint64] = np.array(hashes, dtype=np.uint64)
+        self.block_tokens = block_tokens
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def hashes(self) -> list[int]:
+        """The hashes of the blocks, in order."""
+        return list(map(int, self.array))
 
 
 EMPTY_CHAIN = Chain()
@@ -87,7 +99,7 @@ class PrefixIndex:
         self.on_held: Callable[[int, int], None] = lambda replica, new_blocks: None
         self._shared_bytes = max_bytes // 2 if followed else max_bytes
         self._table = _table(self._shared_bytes // bytes_a_block(replicas), replicas)
-        self._handle = handle_of(self._table)
+        self.handle = handle_of(self._table)  # for compiled code; another one for another table
         self._orders: dict[int, _Order] = {}
         for replica in followed:
             own = _table((max_bytes - self._shared_bytes) // len(followed) // part, 0)
@@ -113,18 +125,20 @@ class PrefixIndex:
 
     def fill(self, chain: Chain, row: Floats) -> None:
         """Write into ``row`` how many leading tokens of the chain each replica holds."""
-        self._fill(self._handle, _array(chain.hashes), chain.block_tokens, row)
+        self._fill(self.handle, chain.array.copy(), chain.block_tokens, row)
 
     def hold(self, chain: Chain, replica: int) -> None:
         """Make the replica a holder of the whole chain, as far as the index has room for it."""
-        hashes = chain.hashes[: self.max_blocks]
+        blocks = chain.array
+        if len(blocks) > self.max_blocks:
+            blocks = blocks[: self.max_blocks]
         order = self._orders.get(replica)
         if order is None:
-            self._hold(self._handle, _array(hashes), replica)
+            self._hold(self.handle, blocks, replica)
             return
-        blocks = _array(hashes[: len(order.table.entries) - 1])
-        new_blocks = self._use_at(self._handle, order.handle, blocks, replica)
-        self._hold(self._handle, blocks, replica)
+        blocks = blocks[: len(order.table.entries) - 1]
+        new_blocks = self._use_at(self.handle, order.handle, blocks, replica)
+        self._hold(self.handle, blocks, replica)
         self.on_held(replica, new_blocks)
 
     def believed(self, replica: int) -> int:
@@ -138,7 +152,7 @@ class PrefixIndex:
         No more than MOST_GIVEN_UP go at a time: the rest go when it is called again.
         """
         handle, bounds = self._orders[replica].handle, (blocks, MOST_GIVEN_UP)
-        return self._give_up(self._handle, handle, replica, bounds)  # type: ignore[no-any-return]
+        return self._give_up(self.handle, handle, replica, bounds)  # type: ignore[no-any-return]
 
     def forget(self, replica: int) -> None:
         """The replica holds nothing any more: it was started anew, or is another one now."""
@@ -161,8 +175,8 @@ class PrefixIndex:
             blocks = self._shared_bytes // bytes_a_block(self.replicas)
             table = _table(blocks, self.replicas)
             handle = handle_of(table)
-            move(self._handle, handle)
-            self._table, self._handle = table, handle
+            move(self.handle, handle)
+            self._table, self.handle = table, handle
         return replica
 
     def check_invariants(self) -> None:
@@ -180,7 +194,3 @@ class PrefixIndex:
 
 def _table(blocks: int, replicas: int) -> Table:
     return empty_table(max(1, min(blocks, MAX_BLOCKS)), replicas)
-
-
-def _array(hashes: Sequence[int]) -> NDArray[Any]:
-    return np.array(hashes, dtype=np.uint64)

@@ -99,8 +99,12 @@ _HASHES = types.Array(types.uint64, 1, "C")
 _ROW = types.Array(types.float64, 1, "C")
 
 
+TABLE_WORDS = 9  # of a table's handle
+
+
 @inner_inlined
-def _table_at(handle: Any) -> Table:
+def table_at(handle: Any) -> Table:
+    """The table behind a handle."""
     return Table(
         _ENTRIES(handle[0], (handle[1],)),
         _HOLDERS(handle[2], (handle[3], handle[4])),
@@ -223,7 +227,7 @@ def hold(handle: Any, chain: Any, replica: int) -> int:
     From the last block to the first, so that a chain is forgotten from its end: a block without
     the ones before it is of no use.
     """
-    table = _table_at(handle)
+    table = table_at(handle)
     length = chain.shape[0]
     if table.used[0] + length > table.entries.shape[0] - 1:
         for place in range(length - 1, -1, -1):  # not the chain's own blocks are to make room
@@ -243,22 +247,28 @@ def hold(handle: Any, chain: Any, replica: int) -> int:
     return length  # type: ignore[no-any-return]
 
 
+@inner_inlined
+def fill_held(table: Table, chain: Any, numbers: Any, block_tokens: int, row: Any) -> int:
+    """Write how many leading tokens of the chain each replica holds; the leading known blocks,
+    whose ``numbers`` are written too."""
+    known = 0
+    while known < chain.shape[0]:
+        number = int(table.slots[_slot_of(table, chain[known])]) - 1
+        if number == _NOWHERE:
+            break
+        numbers[known] = np.uint64(number)
+        known += 1
+    fill_cached_tokens(table.holders, numbers, 0, known, (block_tokens, known * block_tokens), row)
+    return known
+
+
 @kernel(types.int64(HANDLE_TYPE, _HASHES, types.int64, _ROW))
 def fill(handle: Any, chain: Any, block_tokens: int, row: Any) -> int:
     """Write how many leading tokens of the chain each replica holds; the leading known blocks.
 
     ``chain`` is overwritten with their numbers.
     """
-    table = _table_at(handle)
-    known = 0
-    while known < chain.shape[0]:
-        number = int(table.slots[_slot_of(table, chain[known])]) - 1
-        if number == _NOWHERE:
-            break
-        chain[known] = np.uint64(number)
-        known += 1
-    fill_cached_tokens(table.holders, chain, 0, known, (block_tokens, known * block_tokens), row)
-    return known
+    return fill_held(table_at(handle), chain, chain, block_tokens, row)
 
 
 @kernel(types.int64(HANDLE_TYPE, HANDLE_TYPE, _HASHES, types.int64))
@@ -268,7 +278,7 @@ def use_at(handle: Any, own_handle: Any, chain: Any, replica: int) -> int:
     ``own``: the blocks of that replica alone. Where they are too many, those unused there longest
     are given up, none of which is of the chain.
     """
-    table, own = _table_at(handle), _table_at(own_handle)
+    table, own = table_at(handle), table_at(own_handle)
     new = 0
     for place in range(chain.shape[0] - 1, -1, -1):
         number = int(own.slots[_slot_of(own, chain[place])]) - 1
@@ -293,7 +303,7 @@ def give_up(handle: Any, own_handle: Any, replica: int, bounds: tuple[int, int])
 
     ``bounds``: how many it may keep, and how many it loses at most.
     """
-    table, own = _table_at(handle), _table_at(own_handle)
+    table, own = table_at(handle), table_at(own_handle)
     lost = 0
     while own.used[0] > bounds[0] and lost < bounds[1]:
         _give_up_oldest(table, own, replica)
@@ -304,7 +314,7 @@ def give_up(handle: Any, own_handle: Any, replica: int, bounds: tuple[int, int])
 @kernel(types.int64(HANDLE_TYPE, HANDLE_TYPE))
 def move(from_handle: Any, to_handle: Any) -> int:
     """Put the blocks used last into an empty table with more words, as many as fit; how many."""
-    old, new = _table_at(from_handle), _table_at(to_handle)
+    old, new = table_at(from_handle), table_at(to_handle)
     surplus = max(0, old.used[0] - (new.entries.shape[0] - 1))
     sentinel = old.entries.shape[0] - 1
     number = int(old.entries[sentinel].newer)

@@ -42,7 +42,7 @@ class Question(msgspec.Struct, frozen=True):
         """The same for requests of one session, else of one first block; 0 for neither."""
         if self.session is not None:
             return hash_of(self.session)
-        return self.chain.hashes[0] >> 1 if self.chain.hashes else 0
+        return int(self.chain.array[0]) >> 1 if len(self.chain) else 0
 
 
 class Hold(NamedTuple):

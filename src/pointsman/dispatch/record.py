@@ -10,7 +10,6 @@ There is no text of a prompt or an answer in it.
 
 from __future__ import annotations
 
-import struct
 from typing import Annotated
 
 import msgspec
@@ -238,5 +237,4 @@ def hits_of(view: View, candidates: list[int]) -> dict[int, float]:
 
 def hexadecimal(chain: Chain) -> list[str]:
     """The chain's hashes as the log writes them."""
-    count = len(chain.hashes)
-    return struct.pack(f">{count}Q", *chain.hashes).hex(" ", 8).split()
+    return chain.array.astype(">u8").tobytes().hex(" ", 8).split()

@@ -1,10 +1,10 @@
-"""What a choice is made from, and the one place where a policy is called outside the simulator.
+"""What a choice is made from, and what a policy chooses from it.
 
     column of the view      0   1   2          candidate, as policies count
     candidates              0   2   3          the replica that it stands for
 
-The router makes a Situation of its live state, the replay makes one of a line of a log; both hand
-it to ``decide``.
+The replay makes a Situation of a line of a log and hands it to ``decide``; the router does the same
+in one compiled call (choosing.py), and makes one for its log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pointsman.dispatch.homes import NOWHERE
 from pointsman.policies.in_flight import InFlight
 from pointsman.policies.policy import (
     CACHED_TOKENS,
-    FREE_AT_MS,
     IN_FLIGHT,
     RANDOM,
     REQUEST,
@@ -34,11 +33,7 @@ UNKNOWN = -1
 
 
 class Situation(msgspec.Struct, frozen=True, gc=False):
-    """A request and the fleet at the instant of the choice.
-
-    ``view`` has every signal filled in; ``shown``, where it is at hand, only those that the policy
-    reads, and NaN for the others.
-    """
+    """A request and the fleet at the instant of the choice: ``view`` has every signal filled in."""
 
     now_ms: float
     prompt_tokens: int  # UNKNOWN where it is
@@ -48,8 +43,6 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     key: int
     candidates: Sequence[int]  # replicas
     view: View  # a column a candidate
-    shown: View | None = None
-    longest_hit_tokens: float | None = None  # of any candidate, where it is at hand
 
 
 class Decision(NamedTuple):
@@ -77,36 +70,31 @@ def decide(policy: Policy, situation: Situation, known: InFlight) -> Decision:
 
     Raises InputError when it chooses no candidate or names no reason of its own.
     """
-    shown = situation.shown
-    if shown is None:
-        shown = shown_of(situation.view, shown_rows(policy))
+    shown = shown_of(situation.view, shown_rows(policy))
     arguments = (request_of(policy, situation), shown, policy.parameter_values)
     if IN_FLIGHT in policy.reads:
-        candidate, reason = policy.choose(*arguments, known)
+        decision = Decision(*policy.choose(*arguments, known))
     else:
-        candidate, reason = policy.choose(*arguments)
-    if not (0 <= candidate < len(situation.candidates) and 0 <= reason < len(policy.reasons)):
+        decision = Decision(*policy.choose(*arguments))
+    check_decision(policy, decision, (situation.sequence, len(situation.candidates)))
+    return decision
+
+
+def check_decision(policy: Policy, decision: tuple[int, int], asked: tuple[int, int]) -> None:
+    """Refuse what a broken policy chose; ``asked``: which choice it is, of how many candidates."""
+    (candidate, reason), (sequence, candidates) = decision, asked
+    if not (0 <= candidate < candidates and 0 <= reason < len(policy.reasons)):
         raise InputError(
             f"policy {policy.name} chose candidate {candidate} for reason {reason} at request"
-            f" {situation.sequence}; expected a candidate in 0..{len(situation.candidates) - 1}"
+            f" {sequence}; expected a candidate in 0..{candidates - 1}"
             f" and a reason in 0..{len(policy.reasons) - 1}"
         )
-    return Decision(candidate, reason)
-
-
-def wait_ms(situation: Situation, candidate: int) -> float:
-    """How long a request sent to the candidate is expected to wait before it starts."""
-    return max(0.0, float(situation.view[FREE_AT_MS, candidate]) - situation.now_ms)
 
 
 def request_of(policy: Policy, situation: Situation) -> Any:
     """The request as the policy gets it; what it does not read is not there."""
     reads = policy.reads
-    hit = situation.longest_hit_tokens
-    if "prefix" not in reads:
-        hit = 0.0
-    elif hit is None:
-        hit = float(situation.view[CACHED_TOKENS].max())
+    hit = float(situation.view[CACHED_TOKENS].max()) if "prefix" in reads else 0.0
     fields = (
         situation.now_ms,
         situation.prompt_tokens,

@@ -66,7 +66,8 @@ class Past:
         if ask.after is None:
             self.ledger.fill(asked)
         else:
-            self.ledger.fill_for_held(asked, self._held[ask.after][0])
+            with self.ledger.trying(self._held[ask.after][0]):
+                self.ledger.fill(asked)
         return views[0]
 
     def happen(self, event: Event) -> None:
