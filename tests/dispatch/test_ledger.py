@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pointsman.costs.iteration import IterationCosts
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.ledger import Asked, Ledger
+from pointsman.dispatch.ledger import Asked, Ledger, Needs
 from pointsman.policies import policy as rows
 
 # An iteration takes 10 ms and 1 for each that decodes, a prompt token 1 ms.
@@ -20,15 +20,19 @@ FACTS = ReplicaFacts(COSTS)
 NAN = math.nan
 
 
-def view(ledger: Ledger, now_ms: float, tokens: int = 100, hits=None):
-    """Of all replicas, for a prompt of so many tokens."""
+def view(ledger: Ledger, now_ms: float, tokens: int = 100, hits=None, tried_for=None):
+    """Of all replicas, for a prompt of so many tokens, which may be held for one of them."""
     views = np.empty((rows.ROWS, ledger.count)), np.empty((rows.ROWS, ledger.count))
     candidates = np.arange(ledger.count, dtype=np.int32)
     sizes = (tokens, (1 << rows.ROWS) - 1)
     ledger.cached[:] = 0.0
     for replica, held in (hits or {}).items():
         ledger.cached[replica] = held
-    ledger.fill(Asked(now_ms, sizes, candidates, views))
+    asked = Asked(now_ms, sizes, candidates, views)
+    if tried_for is None:
+        ledger.fill(asked)
+    else:
+        ledger.fill_for_held(asked, tried_for)
     return views[0]
 
 
@@ -78,6 +82,66 @@ def test_an_answer_that_comes_whole_is_taken_to_decode_once_its_first_token_was_
     assert waits(ledger, 61.0) == [0.0]
     ledger.end(slot, 7, 140.0)
     ledger.check_invariants()
+
+
+def test_those_held_for_a_replica_count_there_but_for_one_of_them_that_is_tried():
+    ledger = Ledger([FACTS, FACTS])
+    ledger.send(0, (50, 50), 0.0, True)
+    ledger.hold(0, Needs(30.0, 30, 40))
+    seen = view(ledger, 10.0)
+    assert (seen[rows.FREE_AT_MS] - 10.0).tolist() == [40.0 + 30.0, 0.0]
+    assert seen[rows.REQUESTS].tolist() == [2, 0]
+    assert seen[rows.PENDING_TOKENS].tolist() == [80, 0]
+    assert seen[rows.CONTEXT_TOKENS].tolist() == [90, 0]
+    assert (view(ledger, 10.0, tried_for=0) == view(without_held(), 10.0)).all()
+    assert (view(ledger, 10.0, tried_for=1) == seen).all()
+    ledger.let_go(0, Needs(30.0, 30, 40))
+    assert (view(ledger, 10.0) == view(without_held(), 10.0)).all()
+    ledger.check_invariants()
+
+
+def without_held() -> Ledger:
+    ledger = Ledger([FACTS, FACTS])
+    ledger.send(0, (50, 50), 0.0, True)
+    return ledger
+
+
+def test_those_held_for_seats_that_are_taken_wait_for_as_many_ends():
+    """An answer is guessed at 256 tokens of 11 ms; the one that is held makes it two of them."""
+    ledger = Ledger([ReplicaFacts(COSTS, max_num_seqs=1)])
+    ledger.first_token(ledger.send(0, (1, 1), 0.0, True), 1.0)
+    assert waits(ledger, 1.0) == [256 * 11.0]
+    ledger.hold(0, Needs(1.0, 1, 1))
+    assert waits(ledger, 1.0) == [2 * 256 * 11.0]
+    assert ledger.expected_wait(0, 1, 1.0, 0.0) == (256 * 11.0, math.inf)
+
+
+def test_the_wait_that_held_ones_look_at_says_when_it_will_have_fallen():
+    """80 ms of work; after the first 50 nothing more gets less without a first token."""
+    ledger = Ledger([FACTS])
+    assert ledger.expected_wait(0, 100, 0.0, 30.0) == (0.0, math.inf)
+    ledger.send(0, (50, 50), 5.0, True)
+    ledger.send(0, (30, 30), 6.0, True)
+    ledger.hold(0, Needs(100.0, 100, 100))
+    assert ledger.expected_wait(0, 100, 15.0, 40.0) == (70.0, 45.0)
+    assert ledger.expected_wait(0, 100, 15.0, 20.0) == (70.0, math.inf)
+
+
+def test_looking_at_the_wait_counts_first_tokens_that_are_due_and_changes_nothing():
+    """Of 50 and 30 ms, and an iteration of 10 each, the first one's is taken to come at 60."""
+    ledger = Ledger([FACTS])
+    ledger.send(0, (50, 50), 0.0, False)
+    ledger.send(0, (30, 30), 0.0, False)
+    before = kept_by(ledger)
+    assert ledger.expected_wait(0, 100, 55.0, 0.0) == (30.0, 60.0)
+    assert ledger.expected_wait(0, 100, 70.0, 0.0) == (20.0, 90.0)
+    assert kept_by(ledger) == before
+    assert waits(ledger, 70.0) == [20.0]
+
+
+def kept_by(ledger: Ledger) -> str:
+    """All of it in words: NaN is NaN."""
+    return str([array.tolist() for array in (*ledger.known[:3], *ledger.live[1:])])
 
 
 def test_where_all_seats_are_taken_the_wait_is_for_one_to_become_free():

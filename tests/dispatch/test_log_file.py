@@ -11,17 +11,19 @@ from pointsman.dispatch.log_file import DecisionLog, read_log
 from pointsman.dispatch.record import (
     Choice,
     FirstToken,
+    Held,
     Joined,
     LogHead,
     Outcome,
     Reading,
+    Unplaced,
     Usage,
 )
 from pointsman.policies.policy import FREE_AT_MS, LOGGED_ROWS, REQUESTS
 
 HEAD = LogHead(
     schema="pointsman.decision-log",
-    version=2,
+    version=3,
     pointsman="0",
     started_at="2025-01-01T00:00:00.000+00:00",
     policy="locality_aware",
@@ -68,6 +70,14 @@ def choice(sequence: int = 0, **changes) -> Choice:
         "expected_work_ms": 4.3,
     }
     return Choice(**{**fields, **changes})
+
+
+def held(sequence: int = 0, **changes) -> Held:
+    return Held(**{**msgspec.structs.asdict(choice(sequence)), **changes})
+
+
+def unplaced(after: int | None) -> Unplaced:
+    return Unplaced(3.0, "r", "/", None, 16, [], None, 1, after, 1.5, "client_left")
 
 
 def outcome(sequence: int = 0, **changes) -> Outcome:
@@ -256,6 +266,32 @@ def test_a_line_that_cannot_have_happened_is_named(tmp_path, line, message):
         read_log(written(tmp_path / "log", choice(0), line))
 
 
+def test_requests_that_are_held_are_read_with_what_became_of_them(tmp_path):
+    lines = held(0), held(1), held(2, after=0), choice(3, after=2), unplaced(1), outcome(3)
+    log = read_log(written(tmp_path / "log", *lines, held(4)))
+    assert log.events == [*lines, held(4)]
+    assert [ask.sequence for ask in log.asks] == [0, 1, 2, 3, 4]
+    assert log.choices == [lines[3]]
+    assert log.unplaced == [lines[4]]
+    assert log.held == {4}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (choice(2, after=1), "after is 1; expected the sequence of a request that is held"),
+        (held(2, after=0), "after is 0; expected the sequence of a request that is held"),
+        (unplaced(7), "after is 7; expected the sequence of a request that is held"),
+        (choice(3), "sequence is 3; expected 2, one a choice"),
+        (outcome(0), "sequence is 0; expected that of a choice above"),
+        (FirstToken(0, 2.0), "sequence is 0; expected that of a choice above"),
+    ],
+)
+def test_a_line_that_no_held_request_can_have_led_to_is_named(tmp_path, line, message):
+    with pytest.raises(InputError, match=f"line 4: {message}"):
+        read_log(written(tmp_path / "log", held(0), choice(1, after=0), line))
+
+
 def test_a_replica_that_joined_can_be_a_candidate_from_then_on(tmp_path):
     joined = Joined(1.0, 2, "http://127.0.0.1:3", ReplicaFacts())
     later = choice(0, candidates=[0, 2], seen=[0, 2], hits={})
@@ -282,8 +318,22 @@ def test_a_file_that_is_no_log_is_refused(tmp_path, text, message):
 def test_a_log_of_another_version_is_refused(tmp_path):
     log = DecisionLog(tmp_path / "log", msgspec.structs.replace(HEAD, version=1), unheard)
     log.close()
-    with pytest.raises(InputError, match="line 1: version is 1; expected 2"):
+    with pytest.raises(InputError, match="line 1: version is 1; expected 2 or 3; read it"):
         read_log(log.path)
+
+
+def test_a_log_of_version_2_is_read(tmp_path):
+    """It knew nothing of requests that wait: neither the lines, nor two fields of a choice."""
+    path = written(tmp_path / "log", choice(0), outcome(0))
+    head, chosen, *others = map(msgspec.json.decode, path.read_bytes().splitlines())
+    for name in ("after", "waited_ms"):
+        del chosen[name]
+    del head["holding"]
+    head["version"] = 2
+    path.write_bytes(
+        b"".join(msgspec.json.encode(line) + b"\n" for line in (head, chosen, *others))
+    )
+    assert read_log(path).events == [choice(0), outcome(0)]
 
 
 def test_a_log_that_is_not_there_is_a_machine_error(tmp_path):

@@ -6,6 +6,7 @@ from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import DecisionLog
 from pointsman.dispatch.prefix_index import Chain
+from pointsman.dispatch.question import Wait
 from pointsman.dispatch.record import Usage
 from pointsman.replay.workload import workload_of_log
 from pointsman.router.service import RouterSettings, head_of
@@ -106,6 +107,23 @@ def test_requests_without_a_prompt_are_left_out_and_counted(tmp_path):
 def test_an_id_that_comes_twice_gets_a_name_of_its_own(tmp_path):
     path = logged(tmp_path / "log", (question("a"), None), (question("a"), None))
     assert workload_of_log(path).names.requests == ("a", "a#1")
+
+
+def test_a_request_that_waited_came_before_its_choice_and_one_that_got_none_came_too(tmp_path):
+    """The first is sent at 30, the others are given up at 25."""
+    log = DecisionLog(tmp_path / "log", head_of(RouterSettings(REPLICAS, RULES, "-")), print)
+    now_ms = [30.0]
+    deciding = Dispatcher(RULES, [ReplicaFacts()], lambda: now_ms[0], log)
+    deciding.choose(question("a"), wait=Wait(10.0)).end(Ending(status="ok", usage=Usage(9, 3)))
+    now_ms[0] = 25.0
+    deciding.give_up(question("b", [7]), Wait(10.0), "client_left")
+    deciding.give_up(question("b", tokens=20), Wait(20.0), "overloaded")
+    log.close()
+    workload = workload_of_log(tmp_path / "log")
+    assert workload.names.requests == ("a", "b", "b#unplaced 1")
+    assert workload.arrival_ms.tolist() == [10, 10, 20]
+    assert workload.prompt_tokens.tolist() == [9, 200, 20]
+    assert workload.output_tokens.tolist() == [3, 256, 256]
 
 
 def test_a_log_without_prompts_is_an_input_error(tmp_path):

@@ -104,6 +104,11 @@ class HeldFleet:
         heapq.heappush(self._events, (time_ms, kind, self._count, what, timer))
         return timer
 
+    def leave(self, number: int) -> None:
+        """The client of a request leaves, if it has come."""
+        if number in self.tasks:
+            self.tasks[number].cancel()
+
     def run(self, arrivals: Sequence[Arrival], until_ms: float = float("inf")) -> HeldFleet:
         """All that happens until then; with nothing left behind, where all of it is awaited."""
         asyncio.run(self._run(arrivals, until_ms))

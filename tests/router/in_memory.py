@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pointsman.dispatch.dispatcher import Dispatcher, Rules
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.record import Choice, FirstToken, Outcome
+from pointsman.dispatch.record import Choice, FirstToken, Held, Outcome, Unplaced
 from pointsman.policies.catalogue import policy_named
 from pointsman.router.admission import Admission
 from pointsman.router.client import ClientConnection
@@ -25,6 +25,8 @@ from pointsman.router.upstream import ReplicaAddress, Upstream, replica_address
 
 # More than any of our tasks needs to get from one wait to the next.
 STEPS = 12
+
+ANY = ReplicaFacts()
 
 
 class Wire(asyncio.Transport):
@@ -85,8 +87,20 @@ class Lines:
     choices: dict[int, Choice] = field(default_factory=dict)
     first_tokens: dict[int, FirstToken] = field(default_factory=dict)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    held: set[int] = field(default_factory=set)  # that no line has ended
+    unplaced: list[Unplaced] = field(default_factory=list)
 
-    def write(self, line: Choice | FirstToken | Outcome) -> None:
+    def write(self, line: Choice | Held | Unplaced | FirstToken | Outcome) -> None:
+        if isinstance(line, Choice | Held | Unplaced) and line.after is not None:
+            self.held.remove(line.after)
+        if isinstance(line, Held):
+            self.held.add(line.sequence)
+        elif isinstance(line, Unplaced):
+            self.unplaced.append(line)
+        else:
+            self._write_sent(line)
+
+    def _write_sent(self, line: Choice | FirstToken | Outcome) -> None:
         assert line.sequence not in self.outcomes, "after its end"
         kept = {Choice: self.choices, FirstToken: self.first_tokens, Outcome: self.outcomes}[
             type(line)
@@ -99,7 +113,7 @@ class Lines:
 class World:
     """A router over two replicas. ``upstreams``: every connection to them, in order."""
 
-    def __init__(self, resilience: Resilience) -> None:
+    def __init__(self, resilience: Resilience, facts: ReplicaFacts = ANY) -> None:
         loop = asyncio.get_running_loop()
         self.log = Lines()
         self.upstreams: list[Wire] = []
@@ -108,9 +122,7 @@ class World:
         self.complaints: list[str] = []
         self.edge = Edge(EdgeLimits(), None, self.complaints.append)
         rules = Rules(policy_named("round_robin"))
-        self.dispatcher = Dispatcher(
-            rules, [ReplicaFacts()] * 2, lambda: loop.time() * 1000.0, self.log
-        )
+        self.dispatcher = Dispatcher(rules, [facts] * 2, lambda: loop.time() * 1000.0, self.log)
         addresses = [replica_address("http://a"), replica_address("http://b")]
         means = Means(resilience, loop.time, self._connect)
         self.membership = Membership(addresses, means, slots=2)
@@ -151,6 +163,8 @@ class World:
         self.dispatcher.ledger.check_invariants()
         counts = [member.in_flight for member in self.membership.members]
         assert counts == self.dispatcher.ledger.requests.tolist()
+        held_for = sum(self.dispatcher.ledger.held_for(member) for member in range(2))
+        assert held_for == len(self.log.held) <= self.admission.held
 
     def check_over(self) -> None:
         """Nothing is left: no count, no held request, no orphan, and an outcome a choice."""
@@ -158,6 +172,7 @@ class World:
         assert self.dispatcher.ledger.in_flight == 0
         assert (self.admission.held, self.admission.held_bytes) == (0, 0)
         assert self.log.outcomes.keys() == self.log.choices.keys()
+        assert self.log.held == set()
         assert self.complaints == []
         kept = {id(kept) for member in self.membership.members for kept in member.pool.idle}
         for wire in self.upstreams:

@@ -12,8 +12,10 @@ from typing import Any
 
 import uvloop
 
+from pointsman.dispatch.choosing import Choosing
 from pointsman.dispatch.dispatcher import Rules
 from pointsman.policies.catalogue import policy_named
+from pointsman.policies.policy import Policy
 from pointsman.router.listening import listener_on
 from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.service import Router, RouterSettings
@@ -104,6 +106,13 @@ async def bench(
         complaints: list[str] = []
         router, port = await enter(routing(urls, policy, log, complaints=complaints, **settings))
         yield Bench(fakes, router, port, await enter(RawClient(port)), complaints)
+
+
+def rule_by(router: Router, policy: Policy) -> None:
+    """From now on this policy chooses, which no flag can name."""
+    dispatcher = router.dispatcher
+    dispatcher.rules = Rules(policy, dispatcher.rules.seed)
+    dispatcher._choosing = Choosing(policy)
 
 
 async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman.costs.iteration import IterationCosts
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.router.settings import Holding, Resilience
 from tests.router.fake_replicas import (
     CHUNKED,
@@ -222,6 +224,83 @@ def test_a_place_that_comes_at_the_instant_at_which_its_client_leaves_is_given_b
         return [outcome.status for outcome in world.log.outcomes.values()]
 
     assert asyncio.run(main()) == ["cancelled"]
+
+
+# With requests held for a replica.
+
+# A prompt token takes seconds: of what waits nothing gets less by itself.
+SLOW = ReplicaFacts(IterationCosts(1.0, 1e6, 0.0, 0.0))
+STEPS = ("comes", "begins", "ends", "breaks", "leaves", "is away", "is back", "is late")
+
+
+class Held:
+    """A world with requests held for its two replicas, and clients that ask it."""
+
+    def __init__(self, retries: int) -> None:
+        holding = Holding(requests=3, timeout_ms=1e6, wait_ms=0.0)
+        self.world = World(Resilience(retries=retries, holding=holding), SLOW)
+        self.clients = []
+        self.most_held = 0
+
+    def step(self, what: str, which: int) -> None:
+        world = self.world
+        sent = [wire for wire in world.upstreams if wire.is_open and wire.sent]
+        health = world.membership[which % 2].health
+        if what == "comes":
+            self.clients.append(world.client())
+            self.clients[-1].receive(ASKED)
+        elif what == "leaves" and self.clients:
+            self.clients[which % len(self.clients)].lose(None)
+        elif what == "is away":
+            health.cannot_be_reached("test")
+        elif what == "is back":
+            health.is_well()
+        elif what == "is late":
+            world.admission.check(asyncio.get_running_loop().time() + 1e9)
+        elif sent:
+            wire = sent[which % len(sent)]
+            begun, rest = KINDS["stream"][1][:170], KINDS["stream"][1][170:]
+            if what == "breaks":
+                wire.lose(ConnectionResetError())
+            elif what == "begins" and wire not in self.begun:
+                self.begun.append(wire)
+                wire.receive(begun)
+            elif what == "ends" and wire in self.begun:
+                self.begun.remove(wire)
+                wire.receive(rest)
+
+    async def run(self, script) -> None:
+        self.begun = []
+        for what, which in script:
+            self.step(what, which)
+            await self.world.settle()
+            self.most_held = max(self.most_held, len(self.world.log.held))
+        for client in self.clients:
+            client.lose(None)
+        await self.world.settle()
+        self.world.check_over()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9)), min_size=3, max_size=40),
+    st.integers(0, 2),
+)
+def test_requests_that_are_held_are_accounted_once_whatever_happens_to_whom(script, retries):
+    """After each step both accounts are one, and the log tells of each that is held once."""
+
+    async def main():
+        await Held(retries).run([("comes", 0)] * 4 + script)
+
+    asyncio.run(main())
+
+
+def test_of_more_than_two_at_once_the_others_are_held_and_go_when_a_first_token_comes():
+    async def main():
+        held = Held(retries=0)
+        await held.run([("comes", 0)] * 4 + [("begins", 0), ("begins", 1), ("ends", 0)])
+        return held.most_held, len(held.world.log.choices), held.world.log.unplaced
+
+    assert asyncio.run(main()) == (2, 4, [])
 
 
 # On real sockets, at the boundary of each phase.

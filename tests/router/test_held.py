@@ -174,7 +174,7 @@ def test_a_client_that_leaves_while_it_is_held_is_gone_at_once(tmp_path):
     """The third is held behind 20 ms of the second; without it, it would go no earlier."""
     fleet = HeldFleet(log=tmp_path / "log")
     counts = []
-    fleet.at(5.0, lambda: fleet.tasks[1].cancel())  # noqa: PLW0108 - not there yet
+    fleet.at(5.0, lambda: fleet.leave(1))
     fleet.at(
         6.0, lambda: counts.append((fleet.dispatcher.ledger.held_for(0), fleet.admission.held))
     )
@@ -282,7 +282,7 @@ def test_a_log_with_holding_replays_to_the_same_choices_all_of_them(tmp_path, na
     path = tmp_path / "log"
     fleet = HeldFleet(name, 3, holding(order, ttft_ms=50.0, wait_ms=8.0, requests=20), log=path)
     for number in (7, 20, 33):
-        fleet.at(60.0 + 9.0 * number, lambda n=number: n in fleet.tasks and fleet.tasks[n].cancel())
+        fleet.at(60.0 + 9.0 * number, lambda n=number: fleet.leave(n))
     fleet.at(200.0, lambda: fleet.membership.drain(1))
     fleet.at(300.0, lambda: fleet.dispatcher.read(0, (4.0, 3.0, 0.5)))
     fleet.at(330.0, lambda: fleet.dispatcher.read(0, (0.0, 1.0, 0.1)))

@@ -25,7 +25,7 @@ from tests.router.fake_replicas import (
     stream_then,
 )
 from tests.router.raw_http import RawClient
-from tests.router.routers import Bench, bench, chat, completion, routing, run, until
+from tests.router.routers import Bench, bench, chat, completion, routing, rule_by, run, until
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -568,7 +568,7 @@ def test_a_policy_that_is_broken_is_a_500_and_the_router_goes_on():
 
     async def main():
         async with bench() as at:
-            object.__setattr__(at.router.dispatcher.rules, "policy", late_breaker)
+            rule_by(at.router, late_breaker)
             statuses = [(await at.client.post(CHAT, chat())).status for _ in range(2)]
             return statuses, in_flight(at), at.complaints
 
@@ -587,7 +587,7 @@ def test_a_policy_that_raises_is_a_500_and_leaves_no_gap_in_the_log(tmp_path):
 
     async def main():
         async with bench(log=tmp_path / "log") as at:
-            object.__setattr__(at.router.dispatcher.rules, "policy", raising)
+            rule_by(at.router, raising)
             asked = [chat(), chat("x" * 999), chat()]
             return [(await at.client.post(CHAT, body)).status for body in asked], in_flight(at)
 
@@ -600,7 +600,7 @@ def test_an_answer_whose_headers_cannot_be_made_gives_its_place_back():
 
     async def main():
         async with bench() as at:
-            object.__setattr__(at.router.dispatcher.rules, "policy", unspeakable)
+            rule_by(at.router, unspeakable)
             return (await at.client.post(CHAT, chat())).status, in_flight(at), at.complaints
 
     status, left, [complaint] = run(main())

@@ -6,12 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pointsman.costs.iteration import IterationCosts
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import read_log
 from pointsman.policies.policy import policy
+from pointsman.replay.replay import replay_same
 from pointsman.router.settings import Holding
-from tests.router.fake_replicas import FakeReplica, answer_json, never_answer
+from tests.router.fake_replicas import FakeReplica, answer_json, answer_stream, never_answer
 from tests.router.raw_http import RawClient
-from tests.router.routers import Bench, bench, chat, completion, run, until
+from tests.router.routers import Bench, bench, chat, completion, rule_by, run, until
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -34,6 +37,10 @@ async def all_gone(at: Bench) -> None:
 
 def held(at: Bench) -> tuple[int, int]:
     return at.router.admission.held, at.router.admission.held_bytes
+
+
+def reached(at: Bench) -> int:
+    return sum(len(fake.requests) for fake in at.fakes)
 
 
 # While no replica is ready.
@@ -141,7 +148,11 @@ def test_who_waits_too_long_gets_a_503(tmp_path):
     assert (response.status, response.headers["x-pointsman-request-id"]) == (503, "mine")
     assert "after 40 ms" in response.json["error"]["message"]
     assert left == (0, 0)
-    assert read_log(tmp_path / "log").choices == []
+    log = read_log(tmp_path / "log")
+    assert log.choices == []
+    [line] = log.unplaced
+    assert (line.request_id, line.cause, line.after) == ("mine", "no_replica_ready", None)
+    assert line.waited_ms >= 40.0
 
 
 def test_who_waits_again_does_not_wait_longer_in_all():
@@ -180,7 +191,9 @@ def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(tmp_path):
                 return len(back.requests), len(at.router.dispatcher.prefixes)
 
     assert run(main()) == (1, 0)
-    assert len(read_log(tmp_path / "log").choices) == 1
+    log = read_log(tmp_path / "log")
+    assert len(log.choices) == 1
+    assert [line.cause for line in log.unplaced] == ["client_left"]
 
 
 def test_a_policy_that_breaks_on_one_that_waits_is_that_ones_error():
@@ -192,7 +205,7 @@ def test_a_policy_that_breaks_on_one_that_waits_is_that_ones_error():
 
     async def main():
         async with bench(answer_json, holding=PATIENT) as at:
-            object.__setattr__(at.router.dispatcher.rules, "policy", raising)
+            rule_by(at.router, raising)
             await all_gone(at)
             async with clients(at.port, 3) as waiting:
                 for client, text in zip(waiting, ("a", "x" * 999, "b"), strict=True):
@@ -308,6 +321,147 @@ def test_without_a_limit_nobody_waits():
             return held(at)
 
     assert run(main()) == (0, 0)
+
+
+# For a replica that has much to do.
+
+# A prompt token is expected to take seconds: what waits does not get less by itself.
+SLOW = ReplicaFacts(IterationCosts(1.0, 1e6, 0.0, 0.0))
+SHORT, LONG = chat("Hi", stream=True), chat("Hi " * 99, stream=True)
+
+
+class StreamGate(Gate):
+    """The same with streams: the first token comes when one is let through."""
+
+    async def __call__(self, request, wire) -> None:
+        self.asked.append(request.headers["x-request-id"])
+        await self.passes.acquire()
+        await answer_stream(request, wire)
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [("fcfs", ["0", "1", "2"]), ("shortest_prefill", ["0", "2", "1"])]
+)
+def test_behind_a_prompt_that_is_computed_requests_are_held_and_go_in_their_order(
+    tmp_path, order, expected
+):
+    async def main():
+        gate = StreamGate()
+        holding = Holding(timeout_ms=1e6, wait_ms=0.0, order=order, ageing=0.0)
+        async with (
+            bench(gate, holding=holding, facts=SLOW, log=tmp_path / "log") as at,
+            clients(at.port, 3) as asking,
+        ):
+            for number, body in enumerate((SHORT, LONG, SHORT)):
+                asking[number].send("POST", CHAT, body, x_request_id=str(number))
+                await until(lambda n=number: len(gate.asked) + held(at)[0] == n + 1)
+            health = (await at.client.request("GET", "/health")).json
+            for number in range(3):
+                await until(lambda n=number: len(gate.asked) == n + 1)
+                gate.passes.release()
+            statuses = [(await client.response()).status for client in asking]
+            return health["held"], health["replicas"][0]["in_flight"], statuses, gate.asked
+
+    assert run(main()) == (2, 1, [200] * 3, expected)
+    log = read_log(tmp_path / "log")
+    assert [choice.request_id for choice in log.choices] == expected
+    assert [choice.after is not None for choice in log.choices] == [False, True, True]
+    assert replay_same(log).differences == []
+
+
+def test_who_is_held_for_long_enough_is_sent_to_a_replica_that_is_there():
+    async def main():
+        holding = Holding(timeout_ms=40.0, wait_ms=0.0)
+        async with (
+            bench(first_never_then(answer_stream), holding=holding, facts=SLOW) as at,
+            RawClient(at.port) as other,
+        ):
+            other.send("POST", CHAT, SHORT)
+            await until(lambda: len(at.fake.requests) == 1)
+            return (await at.client.post(CHAT, SHORT)).status, held(at)
+
+    assert run(main()) == (200, (0, 0))
+
+
+def first_never_then(then):
+    """A script that never answers its first request."""
+    asked = []
+
+    async def script(request, wire) -> None:
+        asked.append(request)
+        await (never_answer if len(asked) == 1 else then)(request, wire)
+
+    return script
+
+
+def test_a_client_that_leaves_while_it_is_held_leaves_nothing_behind(tmp_path):
+    async def main():
+        holding = Holding(timeout_ms=1e6, wait_ms=0.0)
+        log = tmp_path / "log"
+        async with (
+            bench(never_answer, holding=holding, facts=SLOW, log=log) as at,
+            RawClient(at.port) as other,
+        ):
+            other.send("POST", CHAT, SHORT)
+            await until(lambda: len(at.fake.requests) == 1)
+            async with RawClient(at.port) as leaver:
+                leaver.send("POST", CHAT, LONG, x_request_id="leaver")
+                await until(lambda: held(at)[0] == 1)
+                counted = at.router.dispatcher.ledger.held_for(0)
+            await until(lambda: held(at) == (0, 0))
+            return counted, at.router.dispatcher.ledger.held_for(0)
+
+    assert run(main()) == (1, 0)
+    [line] = read_log(tmp_path / "log").unplaced
+    assert (line.request_id, line.cause, line.after) == ("leaver", "client_left", 1)
+
+
+def test_a_drained_replica_keeps_nobody_who_is_held_for_it():
+    async def main():
+        holding = Holding(timeout_ms=1e6, wait_ms=0.0)
+        gate = StreamGate()
+        async with (
+            bench(never_answer, gate, holding=holding, facts=SLOW, policy="queue_aware") as at,
+            clients(at.port, 3) as asking,
+        ):
+            for number, body in enumerate((SHORT, LONG, SHORT)):
+                asking[number].send("POST", CHAT, body, x_request_id=str(number))
+                await until(lambda n=number: reached(at) + held(at)[0] == n + 1)
+            ledger = at.router.dispatcher.ledger
+            before = ledger.held_for(0), ledger.held_for(1)
+            at.router.membership.drain(0)
+            after = ledger.held_for(0), ledger.held_for(1)
+            gate.passes.release()
+            gate.passes.release()
+            statuses = [(await client.response()).status for client in asking[1:]]
+            return before, after, statuses
+
+    assert run(main()) == ((1, 0), (0, 1), [200, 200])
+
+
+@pytest.mark.parametrize("policy", ["fewest_misses", "locality_aware", "round_robin"])
+def test_a_log_under_load_with_holding_replays_to_the_same_choices(tmp_path, policy):
+    """An answer takes no time, and a prompt is expected to take some: it is held for that long."""
+
+    async def converse(port: int, session: int) -> None:
+        async with RawClient(port) as client:
+            text = f"Group {session % 3}. " * 300
+            for turn in range(5):
+                text += f"Turn {turn} of session {session}. " * 9
+                body = chat(text, stream=turn % 2 == 0)
+                await client.post(CHAT, body, x_session_id=f"session-{session}")
+
+    async def main():
+        scripts, holding = (answer_json, answer_stream), Holding(timeout_ms=1e6, wait_ms=1.0)
+        async with bench(*scripts, policy=policy, holding=holding, log=tmp_path / "log") as at:
+            await asyncio.gather(*(converse(at.port, session) for session in range(16)))
+
+    run(main())
+    log = read_log(tmp_path / "log")
+    assert len(log.asks) - len(log.choices) >= 10
+    result = replay_same(log)
+    assert (result.choices, result.differences, result.unfinished) == (len(log.asks), [], 0)
+    assert len(log.choices) == 80
 
 
 # For a model.

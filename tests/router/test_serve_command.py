@@ -13,9 +13,11 @@ import pytest
 from pointsman.cli.edge_flags import limits_of, sessions_of
 from pointsman.cli.main import build_parser, main
 from pointsman.cli.resilience_flags import add_resilience
+from pointsman.cli.serve import _settings
 from pointsman.core.errors import InputError
 from pointsman.costs.iteration import IterationCosts
 from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.hold_order import HoldRules
 from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES
 from pointsman.dispatch.record import Reading
@@ -23,6 +25,7 @@ from pointsman.replay.replay import replay_same
 from pointsman.router.edge import EdgeLimits
 from pointsman.router.listening import is_loopback
 from pointsman.router.sessions import Sessions
+from pointsman.router.settings import Resilience
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, answer_json, never_answer, sized
 from tests.router.raw_http import RawClient
@@ -261,6 +264,8 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         (["--replica", "http://a", "--hold-requests", "-1"], "requests is -1"),
         (["--replica", "http://a", "--hold-mib", "-1"], "bytes is -1048576"),
         (["--replica", "http://a", "--hold-timeout-ms", "-1"], "timeout_ms is -1.0"),
+        (["--replica", "http://a", "--hold-ms", "-1"], "wait_ms is -1.0; expected a finite"),
+        (["--replica", "http://a", "--hold-order", "fcfs"], "goes with --hold-ms; expected both"),
         (["--replica", "http://a", "--drain-ms", "-1"], "drain_ms is -1.0"),
         (["--replica", "http://a", "--admin", "0.0.0.0:1"], "expected --admin-key-file, or a"),
         (["--replica", "http://a", "--admin", "here"], "--admin here: expected HOST:PORT"),
@@ -277,6 +282,19 @@ def test_the_flags_defaults_are_those_of_the_router():
     assert limits_of(arguments) == EdgeLimits()
     assert sessions_of(arguments) == Sessions()
     assert arguments.prefix_index_mb << 20 == DEFAULT_INDEX_BYTES
+
+
+def test_deadlines_of_held_requests_are_made_of_the_objective_that_is_given():
+    flags = ("--hold-ms", "30", "--hold-order", "earliest_deadline", "--goodput", "ttft:700")
+    arguments = build_parser().parse_args(["serve", "--replica", "http://a", *flags])
+    rules = _settings(arguments).resilience.holding.rules
+    assert rules == HoldRules(30.0, "earliest_deadline", 1.0, 700.0)
+
+
+def test_without_the_flag_nobody_is_held_for_a_replica():
+    arguments = build_parser().parse_args(["serve", "--replica", "http://a"])
+    assert _settings(arguments).resilience == Resilience()
+    assert Resilience().holding.rules is None
 
 
 def test_keys_and_limits_come_from_flags_and_a_hangup_has_the_keys_read_again(tmp_path):

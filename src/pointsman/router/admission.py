@@ -179,15 +179,22 @@ class Admission:
             self._away.discard(replica)
         else:
             self._away.add(replica)
+        tokens = 0  # while it has too much to do for any prompt, nobody asks whose turn it is
         while self.membership.has_room:
+            if is_ready and not held.has_little_to_do(replica, 0):
+                tokens = 0
+                break
             first = held.first(replica, tried)
-            if first is None or (is_ready and not held.has_little_to_do(replica, first[1])):
+            if first is None:
+                break
+            tokens = first[1].needs.prompt_tokens
+            if is_ready and not held.has_little_to_do(replica, tokens):
                 break
             tried.add(first[0])
             if not self._let_in(first[0]):  # nobody may have it
                 first[0].asked.tried.clear()  # who waited may find them as good as new
         if is_ready:
-            held.watch(replica, self._look_at)
+            held.watch(replica, tokens, self._look_at)
 
     def _let_in(self, held: _Held) -> bool:
         """Whether it waits no more, or for a replica now that it was not held for."""
@@ -218,6 +225,8 @@ class Admission:
                     held.place.set_exception(self._refusal(held.asked, waited))
                     self._forget(held)
         self.let_in()
+        for replica in self._for_replicas.replicas if self._for_replicas else ():
+            self._look_at(replica)  # its wait for a seat goes by the answers of all
 
     @property
     def _waiting(self) -> list[_Held]:
@@ -320,8 +329,9 @@ class Admission:
         """Stand where it is held now."""
         self._leave(held)
         self._stand(held)
-        if self._for_replicas is not None and held.replica is not None:
-            self._for_replicas.watch(held.replica, self._look_at)
+        hold = held.asked.wait.hold
+        if self._for_replicas is not None and hold is not None:
+            self._for_replicas.watch(hold.replica, hold.needs.prompt_tokens, self._look_at)
         return True
 
     def _forget(self, held: _Held) -> None:

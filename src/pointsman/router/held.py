@@ -75,34 +75,30 @@ class HeldRequests(Generic[W]):
     def first(self, replica: int, tried: Collection[W] = ()) -> tuple[W, Hold] | None:
         """Whose turn it is of those held for the replica, but for those that were tried."""
         now_ms = self._dispatcher.clock_ms()
-        turns = [
-            ((self.rules.turn_ms(hold.needs.work_ms, since_ms, now_ms), number), waiter, hold)
+        turns = (
+            (self.rules.turn_ms(hold.needs.work_ms, since_ms, now_ms), number, waiter, hold)
             for waiter, (since_ms, hold, number) in self._held.get(replica, {}).items()
             if waiter not in tried
-        ]
-        if not turns:
-            return None
-        _, waiter, hold = min(turns, key=lambda turn: turn[0])
-        return waiter, hold
+        )
+        first = min(turns, key=lambda turn: turn[:2], default=None)
+        return None if first is None else first[2:]
 
-    def has_little_to_do(self, replica: int, hold: Hold) -> bool:
-        """Whether the replica may have one more."""
-        return self._expected_wait(replica, hold)[0] <= self.rules.wait_ms
+    def has_little_to_do(self, replica: int, prompt_tokens: int) -> bool:
+        """Whether the replica may have such a prompt; with 0, whether it may have any."""
+        return self._expected_wait(replica, prompt_tokens)[0] <= self.rules.wait_ms
 
-    def watch(self, replica: int, look: Callable[[int], None]) -> None:
-        """Call back when the replica will have little to do, if it is only a matter of time."""
+    def watch(self, replica: int, prompt_tokens: int, look: Callable[[int], None]) -> None:
+        """Call back when the replica will have little to do for such a prompt that is held for it,
+        if it is only a matter of time."""
         self._cancel(replica)
-        first = self.first(replica)
-        if first is None:
-            return
-        falls_ms = self._expected_wait(replica, first[1])[1]
-        if falls_ms < math.inf:
+        falls_ms = self._expected_wait(replica, prompt_tokens)[1]
+        if falls_ms < math.inf and self.holds_for(replica):
             delay_ms = max(SHORTEST_DELAY_MS, falls_ms - self._dispatcher.clock_ms())
             self._timers[replica] = self._later(delay_ms / 1000.0, lambda: look(replica))
 
-    def _expected_wait(self, replica: int, hold: Hold) -> tuple[float, float]:
-        tokens, now_ms = hold.needs.prompt_tokens, self._dispatcher.clock_ms()
-        return self._dispatcher.ledger.expected_wait(replica, tokens, now_ms, self.rules.wait_ms)
+    def _expected_wait(self, replica: int, prompt_tokens: int) -> tuple[float, float]:
+        ledger, now_ms = self._dispatcher.ledger, self._dispatcher.clock_ms()
+        return ledger.expected_wait(replica, prompt_tokens, now_ms, self.rules.wait_ms)
 
     def _cancel(self, replica: int) -> None:
         timer = self._timers.pop(replica, None)
