@@ -23,6 +23,7 @@ from pointsman.policies.catalogue import policy_named
 from pointsman.policies.policy import Policy, policy
 from pointsman.router.admission import Admission, Asked, Place, RefusedError
 from pointsman.router.membership import Means, Membership
+from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.service import RouterSettings, head_of
 from pointsman.router.settings import Holding, Resilience
 from pointsman.router.upstream import replica_address
@@ -83,7 +84,11 @@ class HeldFleet:
         resilience = Resilience(holding=self.holding, max_in_flight=self.max_in_flight)
         rules, name = Rules(chosen, seed=3), str(self.choose)
         facts = self.facts[: self.replicas]
-        settings = RouterSettings(addresses, rules, name, own_facts=facts, resilience=resilience)
+        options = [
+            ReplicaOptions(address, facts=known)
+            for address, known in zip(addresses, facts, strict=True)
+        ]
+        settings = RouterSettings(addresses, rules, name, options=options, resilience=resilience)
         self.sink = None if self.log is None else DecisionLog(self.log, head_of(settings), print)
         clock_ms: Callable[[], float] = lambda: self.now_ms  # noqa: E731
         self.dispatcher = Dispatcher(rules, facts, clock_ms, self.sink)
@@ -149,8 +154,8 @@ class HeldFleet:
         return self.at(round(self.now_ms + 1000.0 * delay_s, 9), callback, TIMER)
 
     def _arrive(self, number: int, arrival: Arrival) -> None:
-        chain = Chain([hash(arrival.blocks[: k + 1]) for k in range(len(arrival.blocks))], 8)
-        chain = Chain([value % 2**63 for value in chain.hashes], 8)
+        ends = range(1, len(arrival.blocks) + 1)
+        chain = Chain([hash(arrival.blocks[:end]) % 2**63 for end in ends], 8)
         question = Question(
             str(number),
             "/v1/completions",
