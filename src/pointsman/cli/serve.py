@@ -17,6 +17,7 @@ from pointsman.cli.edge_flags import (
     sessions_of,
     tls_of,
 )
+from pointsman.cli.log_flags import add_log, rotation_of
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
@@ -80,12 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="cost constants that price a request's work, .json or .toml (see estimate)",
     )
-    parser.add_argument(
-        "--decision-log",
-        type=Path,
-        metavar="FILE",
-        help="a new file for every choice, the view it was made from, and its outcome",
-    )
+    add_log(parser)
     parser.add_argument(
         "--seed",
         type=int,
@@ -180,6 +176,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         host=host,
         port=port,
         log_path=arguments.decision_log,
+        log_rotation=rotation_of(arguments),
         policy_sha256=policy_sha256(arguments.policy),
         limits=limits_of(arguments),
         api_keys=keys_of(arguments),

@@ -60,6 +60,8 @@ class Ledger:
         self._fill, self._sent = fill_view.dispatcher, sent.dispatcher
         self._first_token, self._ended = first_token.dispatcher, ended.dispatcher
         self._free = list(range(FIRST_SLOTS - 1, -1, -1))
+        self.next_number = 0  # of the next request, as the log counts them
+        self.numbers: dict[int, int] = {}  # by slot, of the requests in flight
         for each in facts:
             self.add(each)
 
@@ -109,10 +111,17 @@ class Ledger:
         self, replica: int, tokens: tuple[int, int], now_ms: float, shows_first_token: bool
     ) -> int:
         """A request goes there; ``tokens`` of its prompt, and the uncached ones. Its slot."""
+        slot = self.reserve(self.next_number)
+        self.next_number += 1
+        self._sent(self._handle, (slot, replica, *tokens), now_ms, shows_first_token)
+        return slot
+
+    def reserve(self, number: int) -> int:
+        """A slot for the request of that number; in a ledger that was idle 0, 1, 2, ..."""
         if not self._free:
             self._grow()
         slot = self._free.pop()
-        self._sent(self._handle, (slot, replica, *tokens), now_ms, shows_first_token)
+        self.numbers[slot] = number
         return slot
 
     def first_token(self, slot: int, now_ms: float) -> None:
@@ -123,6 +132,7 @@ class Ledger:
         """It ended, in whatever way; ``output_tokens`` where the engine counted them."""
         self._ended(self._handle, slot, -1 if output_tokens is None else output_tokens, now_ms)
         self._free.append(slot)
+        del self.numbers[slot]
 
     def read(self, replica: int, gauges: tuple[float, float, float], now_ms: float) -> None:
         """Its engine said how many wait and run there, and its KV use; NaN: not known."""
@@ -137,6 +147,7 @@ class Ledger:
         accounts = self.live.in_flight.accounts
         used = self.live.slots.shape[0] - len(self._free)
         assert accounts["requests"].sum() == used, "requests in flight and slots in use differ"
+        assert len(self.numbers) == used, "numbered requests and slots in use differ"
         assert (accounts["requests"] >= accounts["decoding"]).all()
         assert (accounts["decoding"] == accounts["counts"]).all()
         assert (accounts["decoding"] >= 0).all()

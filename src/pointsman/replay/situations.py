@@ -12,7 +12,16 @@ import numpy as np
 
 from pointsman.dispatch.ledger import Asked, Ledger
 from pointsman.dispatch.log_file import Log
-from pointsman.dispatch.record import Choice, Event, FirstToken, Joined, Outcome, Reading
+from pointsman.dispatch.record import (
+    Choice,
+    Event,
+    FirstToken,
+    Joined,
+    Outcome,
+    Reading,
+    Snapshot,
+)
+from pointsman.dispatch.snapshot import restore
 from pointsman.policies.in_flight import InFlight
 from pointsman.policies.policy import ROWS, View
 
@@ -36,7 +45,9 @@ class Past:
     """The accounts of a log's router up to some line."""
 
     def __init__(self, log: Log) -> None:
-        self.ledger = Ledger(log.head.facts, room=len(log.replicas))
+        self._facts = log.head.facts
+        self._room = len(log.replicas)
+        self.ledger = Ledger(self._facts, room=self._room)
         self._slots: dict[int, int] = {}
 
     def view_of(self, choice: Choice) -> View:
@@ -71,3 +82,11 @@ class Past:
             ledger.read(event.replica, event.gauges, event.time_ms)
         elif isinstance(event, Joined):
             ledger.add(event.facts)
+        elif isinstance(event, Snapshot):
+            self._begin_with(event)
+
+    def _begin_with(self, snapshot: Snapshot) -> None:
+        """Whatever the lines before it led to, if they are there."""
+        facts = [*self._facts, *(joined.facts for joined in snapshot.joined)]
+        self.ledger = Ledger(facts, room=self._room)
+        self._slots = restore(self.ledger, snapshot)

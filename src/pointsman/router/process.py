@@ -44,7 +44,7 @@ class Serving:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, told.put_nowait, number)
         router = Router(self.settings, complain)
-        loop.add_signal_handler(signal.SIGHUP, router.edge.reload_keys)
+        loop.add_signal_handler(signal.SIGHUP, router.reload)
         await router.start(self.listener)
         if self.admin is not None and self.settings.admin is not None:
             await router.start_admin(self.admin, self.settings.admin.keys)

@@ -19,8 +19,10 @@ from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.homes import Homes
 from pointsman.dispatch.log_file import DecisionLog
+from pointsman.dispatch.log_rotation import Rotation
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
-from pointsman.dispatch.record import SCHEMA, VERSION, LogHead
+from pointsman.dispatch.record import SCHEMA, VERSION, LogHead, Snapshot
+from pointsman.dispatch.snapshot import snapshot_of
 from pointsman.policies.policy import READABLE
 from pointsman.router.admin import Admin
 from pointsman.router.admission import Admission
@@ -80,6 +82,7 @@ class RouterSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     log_path: Path | None = None
+    log_rotation: Rotation = field(default_factory=Rotation)
     policy_sha256: str | None = None
     limits: EdgeLimits = field(default_factory=EdgeLimits)
     api_keys: ApiKeys | None = None
@@ -126,7 +129,8 @@ class Router:
         self._resilience = settings.resilience
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
-            self._log = DecisionLog(settings.log_path, head_of(settings), complain)
+            head = head_of(settings)
+            self._log = DecisionLog(settings.log_path, head, complain, settings.log_rotation)
         self.dispatcher = Dispatcher(
             settings.rules,
             settings.facts_of_replicas,
@@ -231,9 +235,18 @@ class Router:
                 return
             await asyncio.sleep(0.01)
 
+    def reload(self) -> None:
+        """Read the file of keys again; where the log was moved, go on in a new one."""
+        self.edge.reload_keys()
+        if self._log is not None:
+            self._log.reopen_if_moved(self._snapshot)
+
+    def _snapshot(self) -> Snapshot:
+        return snapshot_of(self.dispatcher.ledger, self.dispatcher.clock_ms())
+
     def _flush(self) -> None:
         if self._log is not None:
-            self._log.flush()
+            self._log.rotate_if_full(self._snapshot)
             self._flusher = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
 
     def _sweep(self) -> None:
