@@ -11,7 +11,7 @@ import msgspec
 
 from pointsman.core.errors import InputError, MachineError, PointsmanError, wrong_value
 from pointsman.dispatch.log_parts import in_order
-from pointsman.dispatch.log_rotation import MIB, LogFiles, Rotation, write_all
+from pointsman.dispatch.log_rotation import LogFiles, Rotation, write_all
 from pointsman.dispatch.record import (
     SCHEMA,
     STATUSES,
@@ -31,7 +31,7 @@ from pointsman.policies.policy import LOGGED_ROWS
 from pointsman.workload.workload import MAX_TOKENS
 
 BUFFER_BYTES = 1 << 18
-ONE_FILE = Rotation(mib=0)
+ONE_FILE = Rotation(most_bytes=0)
 
 
 class DecisionLog:
@@ -56,7 +56,7 @@ class DecisionLog:
         self.lost_lines = 0
         self._head = head
         self._complain = complain
-        self._most_bytes = rotation.mib * MIB
+        self._most_bytes = rotation.most_bytes
         self._encoder = msgspec.json.Encoder()
         self._buffer = bytearray()
         self._buffered_lines = 0

@@ -17,25 +17,23 @@ from typing import IO, Literal
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, MachineError
 
-MIB = 1 << 20
-MOST_MIB = 1 << 20
-MOST_FILES = 1_000_000
+MOST_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """After how many MiB of events a new file is begun (0: never), and how many files are kept,
+    """After how many bytes of events a new file is begun (0: never), and how many files are kept,
     the one being written among them (0: all).
 
     Raises InputError for what is no such number.
     """
 
-    mib: int = 256  # some hundred thousand requests, which replay reads within seconds
+    most_bytes: int = 256 << 20  # some hundred thousand requests, read within seconds
     keep: int = 0
 
     def __post_init__(self) -> None:
-        check_integer("decision log", "--decision-log-mib", self.mib, 0, most=MOST_MIB)
-        check_integer("decision log", "--decision-log-keep", self.keep, 0, most=MOST_FILES)
+        check_integer("decision log", "most_bytes", self.most_bytes, 0, most=MOST_BYTES)
+        check_integer("decision log", "keep", self.keep, 0)
 
 
 class LogFiles:
@@ -134,7 +132,7 @@ class LogFiles:
     def _refuse_those_of_another_run(self, path: Path) -> None:
         if path.exists() and path.stat().st_size:
             raise InputError(f"decision log {path} exists; name a new file, or remove it")
-        for ending in ("1", "new") if self._rotation.mib else ("new",):
+        for ending in ("1", "new") if self._rotation.most_bytes else ("new",):
             other = self._beside(ending)
             if other.exists():
                 raise InputError(

@@ -118,10 +118,10 @@ def check_snapshot(snapshot: Snapshot, replicas: int, where: str) -> None:
 def _accounts(ledger: Ledger) -> Accounts:
     live, known = ledger.live, ledger.live.in_flight
     rows, sequences = _in_order(ledger)
-    slots, flights = live.slots[rows], known.flights[rows]
-    requests = {"sequence": sequences, "decoding": slots["place"] >= 0}
-    requests |= {name: slots[name] for name in _OF_SLOT}
-    requests |= {name: flights[name] for name in _OF_FLIGHT}
+    requests = {"sequence": sequences, "decoding": live.slots["place"][rows] >= 0}
+    # Field by field: taking whole records out of an array is ten times as slow.
+    requests |= {name: live.slots[name][rows] for name in _OF_SLOT}
+    requests |= {name: known.flights[name][rows] for name in _OF_FLIGHT}
     of_replicas = {name: live.replicas[name][: ledger.count] for name in _OF_REPLICA}
     of_replicas |= {name: known.accounts[name][: ledger.count] for name in _OF_ACCOUNT}
     lengths = np.flatnonzero(known.output_counts)
@@ -144,10 +144,10 @@ def _in_order(ledger: Ledger) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     count = len(ledger.numbers)
     rows = np.fromiter(ledger.numbers.keys(), np.int64, count)
     sequences = np.fromiter(ledger.numbers.values(), np.int64, count)
-    slots = ledger.live.slots[rows]
-    decoding = slots["place"] >= 0
-    within = np.where(decoding, slots["place"], sequences)  # whoever was sent later is newer
-    order = np.lexsort((within, decoding, slots["replica"]))
+    places, replicas = (ledger.live.slots[name][rows] for name in ("place", "replica"))
+    decoding = places >= 0
+    within = np.where(decoding, places, sequences)  # whoever was sent later is newer
+    order = np.lexsort((within, decoding, replicas))
     return rows[order], sequences[order]
 
 
@@ -183,13 +183,14 @@ def _restore_answers(ledger: Ledger, answers: Columns) -> None:
 
 
 def _packed(columns: Columns, kinds: Kinds) -> dict[str, bytes]:
-    return {name: columns[name].astype(kind).tobytes() for name, kind in kinds.items()}
+    return {name: columns[name].astype(kind, copy=False).tobytes() for name, kind in kinds.items()}
 
 
 def _read(columns: dict[str, bytes], kinds: Kinds, where: str = "") -> Columns:
     """Raises InputError for other columns, and for ones of different lengths."""
     if columns.keys() != kinds.keys():
-        raise InputError(f"{where} has {', '.join(columns)}; expected {', '.join(kinds)}")
+        found = ", ".join(columns) or "no column"
+        raise InputError(f"{where} has {found}; expected {', '.join(kinds)}")
     first = next(iter(kinds))
     count = len(columns[first]) // kinds[first].itemsize
     for name, kind in kinds.items():
