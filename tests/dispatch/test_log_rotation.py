@@ -26,8 +26,8 @@ EACH = Rotation(most_bytes=1)  # whenever it is asked to
 class Asking:
     """A log, and the ledger of its choices, which all go to replica 0 and stay in flight."""
 
-    def __init__(self, path, rotation=EACH, complain=unheard) -> None:
-        self.log = DecisionLog(path, HEAD, complain, rotation)
+    def __init__(self, path, rotation=EACH, complain=unheard, **given) -> None:
+        self.log = DecisionLog(path, HEAD, complain, rotation, **given)
         self.ledger = Ledger([ReplicaFacts()] * 2)
         self.path = path
 
@@ -121,6 +121,16 @@ def test_the_oldest_are_deleted_and_no_others(begin, tmp_path, keep, files):
         at.ask()
         at.rotate()
     assert at.files() == sorted([*files, "log.0", "log.77", "other.1"])
+
+
+def test_the_deletion_is_left_to_whoever_has_the_time(begin, tmp_path):
+    left = []
+    at = begin(tmp_path / "log", Rotation(1, keep=1), aside=left.append)
+    at.ask()
+    at.rotate()
+    assert at.files() == ["log", "log.1"]
+    left[0]()
+    assert at.files() == ["log"]
 
 
 def test_a_file_that_somebody_else_put_there_is_not_overwritten(begin, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -11,7 +12,7 @@ import msgspec
 
 from pointsman.core.errors import InputError, MachineError, PointsmanError, wrong_value
 from pointsman.dispatch.log_parts import in_order
-from pointsman.dispatch.log_rotation import LogFiles, Rotation, write_all
+from pointsman.dispatch.log_rotation import LogFiles, Rotation, delete, write_all
 from pointsman.dispatch.record import (
     SCHEMA,
     STATUSES,
@@ -34,6 +35,10 @@ BUFFER_BYTES = 1 << 18
 ONE_FILE = Rotation(most_bytes=0)
 
 
+def _at_once(act: Callable[[], None]) -> None:
+    act()
+
+
 class DecisionLog:
     """A new log, written through a buffer; call ``flush`` at least once a second.
 
@@ -50,12 +55,17 @@ class DecisionLog:
         head: LogHead,
         complain: Callable[[str], None],
         rotation: Rotation = ONE_FILE,
+        aside: Callable[[Callable[[], None]], object] = _at_once,
     ) -> None:
-        """Create the file. Raises InputError when it holds something, MachineError as ever."""
+        """Create the file. ``aside`` calls what takes long, the deletion of a large file.
+
+        Raises InputError when it holds something, MachineError as ever.
+        """
         self.path = path
         self.lost_lines = 0
         self._head = head
         self._complain = complain
+        self._aside = aside
         self._most_bytes = rotation.most_bytes
         self._encoder = msgspec.json.Encoder()
         self._buffer = bytearray()
@@ -114,13 +124,14 @@ class DecisionLog:
         self._written_bytes = 0
         number = self._files.number + 1
         whole = msgspec.structs.replace(snapshot, file=number, joined=self._joined)
-        lines = (self._encoder.encode(line) for line in (self._head, whole))
+        head, line = self._encoder.encode(self._head), self._encoder.encode(whole)
         try:
-            self._files.begin_next(b"".join(line + b"\n" for line in lines))
+            self._files.begin_next((head, b"\n", line, b"\n"))
         except OSError as error:
             self._complain(f"decision log {self.path}: no further file: {error.strerror}")
         else:
-            self._files.delete_oldest(self._complain)
+            for path in self._files.take_surplus():
+                self._aside(partial(delete, path, self._complain))
 
     def _append(self, line: Line) -> None:
         self._buffer += self._encoder.encode(line)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,12 +67,16 @@ class LogFiles:
         except FileNotFoundError:
             return True
 
-    def begin_next(self, beginning: bytes) -> None:
-        """Go on in a new file that begins so. Raises OSError, with everything as it was."""
+    def begin_next(self, beginning: Sequence[bytes]) -> None:
+        """Go on in a new file that begins with these pieces.
+
+        Raises OSError, with everything as it was.
+        """
         new = self._beside("new")
         file = _opened(new, "xb")  # what bears this name already is not ours
         try:
-            write_all(file, beginning)
+            for piece in beginning:
+                write_all(file, piece)
             older = self._put_away(self._path, new)
         except BaseException:
             file.close()
@@ -85,15 +89,11 @@ class LogFiles:
         if older is not None:
             self._older.append(older)
 
-    def delete_oldest(self, complain: Callable[[str], None]) -> None:
-        """Delete those that are too many."""
+    def take_surplus(self) -> list[Path]:
+        """The oldest that are too many; they are the caller's to delete."""
         keep = self._rotation.keep
-        while keep and len(self._older) > keep - 1:
-            oldest = self._older.popleft()
-            try:
-                oldest.unlink(missing_ok=True)
-            except OSError as error:
-                complain(f"decision log: cannot delete {oldest}: {error.strerror}")
+        count = max(0, len(self._older) - (keep - 1)) if keep else 0
+        return [self._older.popleft() for _ in range(count)]
 
     def close(self) -> None:
         """Write no more to the open file."""
@@ -139,6 +139,14 @@ class LogFiles:
                     f"decision log {path}: {other} is there, of another run; name a new file, or"
                     " move it"
                 )
+
+
+def delete(path: Path, complain: Callable[[str], None]) -> None:
+    """Delete a file, if it is still there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        complain(f"decision log: cannot delete {path}: {error.strerror}")
 
 
 def write_all(file: IO[bytes], text: bytes) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -129,8 +130,7 @@ class Router:
         self._resilience = settings.resilience
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
-            head = head_of(settings)
-            self._log = DecisionLog(settings.log_path, head, complain, settings.log_rotation)
+            self._log = _log_of(settings, settings.log_path, complain)
         self.dispatcher = Dispatcher(
             settings.rules,
             settings.facts_of_replicas,
@@ -273,6 +273,12 @@ class Router:
         self.counters.add_replica()
         self.engines.watch(replica)
         self._prober.watch(replica)
+
+
+def _log_of(settings: RouterSettings, path: Path, complain: Complain) -> DecisionLog:
+    """To delete a file of some hundred MiB takes 20 ms and more: that is done in a thread."""
+    aside = partial(asyncio.get_running_loop().run_in_executor, None)
+    return DecisionLog(path, head_of(settings), complain, settings.log_rotation, aside)
 
 
 def head_of(settings: RouterSettings) -> LogHead:
