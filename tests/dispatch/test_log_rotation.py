@@ -261,6 +261,16 @@ def test_an_empty_file_in_its_place_is_replaced_and_another_one_is_not(begin, tm
     assert read_log(tmp_path / "log").next_sequence == 2
 
 
+def test_a_log_that_was_closed_begins_no_further_file(begin, tmp_path):
+    at = begin(tmp_path / "log")
+    at.ask()
+    at.log.close()
+    os.rename(tmp_path / "log", tmp_path / "moved")
+    at.reopen()
+    at.rotate()
+    assert at.files() == ["moved"]
+
+
 def test_files_moved_away_are_never_deleted(begin, tmp_path):
     at = begin(tmp_path / "log", Rotation(1, keep=1))
     for number in range(3):

@@ -114,9 +114,10 @@ class DecisionLog:
             self._begin_next(snapshot())
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Write what is left, and close the file for good."""
         self.flush()
         self._files.close()
+        self._files.can_rotate = False
         if self.lost_lines:
             self._complain(f"decision log {self.path}: {self.lost_lines} lines were not written")
 

@@ -61,10 +61,10 @@ class LogFiles:
 
     @property
     def has_moved(self) -> bool:
-        """Whether FILE is no longer the file that is, or was, written."""
+        """Whether FILE is no longer the file that is, or was, written, as far as one can see."""
         try:
             return _identity(os.stat(self._path)) != self._identity
-        except FileNotFoundError:
+        except OSError:
             return True
 
     def begin_next(self, beginning: Sequence[bytes]) -> None:
@@ -83,7 +83,8 @@ class LogFiles:
             with suppress(OSError):
                 new.unlink()
             raise
-        self.close()
+        with suppress(OSError):
+            self.close()
         self.open_file, self._identity = file, _identity(os.fstat(file.fileno()))
         self.number += 1
         if older is not None:
