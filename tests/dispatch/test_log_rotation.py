@@ -15,7 +15,7 @@ from pointsman.core.errors import InputError
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.ledger import Ledger
 from pointsman.dispatch.log_file import DecisionLog, read_log
-from pointsman.dispatch.log_rotation import Rotation
+from pointsman.dispatch.log_rotation import OlderFile, Rotation, identity_of
 from pointsman.dispatch.record import Snapshot
 from pointsman.dispatch.snapshot import snapshot_of
 from tests.dispatch.test_log_file import HEAD, choice, unheard
@@ -195,17 +195,23 @@ def test_where_no_further_file_can_be_made_the_log_goes_on_in_this_one(begin, tm
     assert at.files() == ["log", "log.1"]
 
 
-def test_an_older_file_that_cannot_be_deleted_is_said_and_troubles_nobody(begin, tmp_path):
+def test_another_file_in_the_place_of_an_older_one_is_not_deleted(begin, tmp_path):
+    at = begin(tmp_path / "log", Rotation(1, keep=2))
+    at.ask()
+    at.rotate()
+    os.rename(tmp_path / "log.1", tmp_path / "kept")
+    (tmp_path / "log.1").write_text("not ours")
+    at.ask()
+    at.rotate()
+    assert at.files() == ["kept", "log", "log.1", "log.2"]
+
+
+def test_a_file_that_cannot_be_deleted_is_said_and_one_that_is_gone_is_not(tmp_path):
     heard = []
-    at = begin(tmp_path / "log", Rotation(1, keep=2), heard.append)
-    at.ask()
-    at.rotate()
-    (tmp_path / "log.1").unlink()
-    (tmp_path / "log.1").mkdir()
-    at.ask()
-    at.rotate()
-    assert heard == [f"decision log: cannot delete {tmp_path / 'log.1'}: Is a directory"]
-    assert sequences(tmp_path / "log.2", tmp_path / "log") == [1]
+    folder = OlderFile(tmp_path, identity_of(os.stat(tmp_path)))
+    folder.delete(heard.append)
+    OlderFile(tmp_path / "gone", (1, 1)).delete(heard.append)
+    assert heard == [f"decision log: cannot delete {tmp_path}: Is a directory"]
 
 
 # SIGHUP.

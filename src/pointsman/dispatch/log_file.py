@@ -12,7 +12,7 @@ import msgspec
 
 from pointsman.core.errors import InputError, MachineError, PointsmanError, wrong_value
 from pointsman.dispatch.log_parts import in_order
-from pointsman.dispatch.log_rotation import LogFiles, Rotation, delete, write_all
+from pointsman.dispatch.log_rotation import LogFiles, Rotation, write_all
 from pointsman.dispatch.record import (
     SCHEMA,
     STATUSES,
@@ -131,8 +131,8 @@ class DecisionLog:
         except OSError as error:
             self._complain(f"decision log {self.path}: no further file: {error.strerror}")
         else:
-            for path in self._files.take_surplus():
-                self._aside(partial(delete, path, self._complain))
+            for older in self._files.take_surplus():
+                self._aside(partial(older.delete, self._complain))
 
     def _append(self, line: Line) -> None:
         self._buffer += self._encoder.encode(line)

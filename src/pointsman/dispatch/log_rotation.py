@@ -36,6 +36,24 @@ class Rotation:
         check_integer("decision log", "keep", self.keep, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class OlderFile:
+    """A file that is written no more, and by which to know it."""
+
+    path: Path
+    identity: tuple[int, int]
+
+    def delete(self, complain: Callable[[str], None]) -> None:
+        """Delete it, if it is still there, and no other one."""
+        try:
+            if identity_of(os.stat(self.path)) == self.identity:
+                self.path.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            complain(f"decision log: cannot delete {self.path}: {error.strerror}")
+
+
 class LogFiles:
     """The file being written, and those before it that this run has written.
 
@@ -47,7 +65,7 @@ class LogFiles:
         would be in the way of a later file, MachineError where it cannot be created."""
         self.number = 1
         self._rotation = rotation
-        self._older: deque[Path] = deque()
+        self._older: deque[OlderFile] = deque()
         self._path = Path(os.path.realpath(path))  # a link is followed
         try:
             # What is no plain file, a pipe or a device, has no files beside it.
@@ -57,13 +75,13 @@ class LogFiles:
             self.open_file: IO[bytes] | None = _opened(path, "ab")
         except OSError as error:
             raise MachineError(f"cannot write decision log {path}: {error.strerror}") from error
-        self._identity = _identity(os.fstat(self.open_file.fileno()))
+        self._identity = identity_of(os.fstat(self.open_file.fileno()))
 
     @property
     def has_moved(self) -> bool:
         """Whether FILE is no longer the file that is, or was, written, as far as one can see."""
         try:
-            return _identity(os.stat(self._path)) != self._identity
+            return identity_of(os.stat(self._path)) != self._identity
         except OSError:
             return True
 
@@ -85,12 +103,12 @@ class LogFiles:
             raise
         with suppress(OSError):
             self.close()
-        self.open_file, self._identity = file, _identity(os.fstat(file.fileno()))
-        self.number += 1
         if older is not None:
-            self._older.append(older)
+            self._older.append(OlderFile(older, self._identity))
+        self.open_file, self._identity = file, identity_of(os.fstat(file.fileno()))
+        self.number += 1
 
-    def take_surplus(self) -> list[Path]:
+    def take_surplus(self) -> list[OlderFile]:
         """The oldest that are too many; they are the caller's to delete."""
         keep = self._rotation.keep
         count = max(0, len(self._older) - (keep - 1)) if keep else 0
@@ -142,14 +160,6 @@ class LogFiles:
                 )
 
 
-def delete(path: Path, complain: Callable[[str], None]) -> None:
-    """Delete a file, if it is still there."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        complain(f"decision log: cannot delete {path}: {error.strerror}")
-
-
 def write_all(file: IO[bytes], text: bytes) -> None:
     """Write it, in as many pieces as the system takes. Raises OSError."""
     left = memoryview(text)
@@ -162,5 +172,6 @@ def _opened(path: Path, mode: Literal["ab", "xb"]) -> IO[bytes]:
     return open(path, mode, buffering=0)
 
 
-def _identity(state: os.stat_result) -> tuple[int, int]:
+def identity_of(state: os.stat_result) -> tuple[int, int]:
+    """By which to know a file whatever its name."""
     return state.st_dev, state.st_ino
