@@ -305,8 +305,12 @@ CASES: dict[str, Callable[[Stand, Field, int], Iterator[Row]]] = {
 
 
 def soak(stand: Stand, minutes: float) -> Iterator[Row]:
-    """Prompts of 1 KB, distinct from their start, without pause; memory after every 20,000."""
-    router = pointsman(stand, POLICIES[0], has_log=True)
+    """Prompts of 1 KB, distinct from their start, without pause; memory after every 20,000.
+
+    The log is cut every 16 MiB, and four files of it are kept.
+    """
+    files = ("--decision-log-mib", "16", "--decision-log-keep", "4")
+    router = pointsman(stand, POLICIES[0], *files, has_log=True)
     load = Load(request_of(f"{MARK} {prompt(1_000)}"), connections=64, requests=20_000)
     began_s = time.monotonic()
     requests = 0
@@ -321,6 +325,7 @@ def soak(stand: Stand, minutes: float) -> Iterator[Row]:
             "p99_ms": measured["p99_ms"],
             "resident_mb": round(router.status("VmRSS") / 1e3, 1),
             "threads": router.status("Threads"),
+            "log_files": [path.name for path in sorted(stand.folder.glob("*.jsonl*"))],
         }
 
 

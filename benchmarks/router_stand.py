@@ -298,15 +298,15 @@ def envoy(stand: Stand, program: str) -> Proxy:
     return stand.proxy("envoy", [*command, "--use-dynamic-base-id"], port)
 
 
-def pointsman(stand: Stand, policy: str, *, has_log: bool) -> Proxy:
-    """``pointsman serve`` as it is by default."""
+def pointsman(stand: Stand, policy: str, *flags: str, has_log: bool) -> Proxy:
+    """``pointsman serve`` as it is by default, but for the flags."""
     command = [sys.executable, "-m", "pointsman", "serve", "--listen", "127.0.0.1:0"]
     for port in stand.replicas:
         command += ["--replica", f"http://127.0.0.1:{port}"]
     if has_log:
         command += ["--decision-log", str(stand.folder / f"{policy}.jsonl")]
     name = f"pointsman {policy}{' with a log' if has_log else ''}"
-    return stand.proxy(name, [*command, "--policy", policy])
+    return stand.proxy(name, [*command, "--policy", policy, *flags])
 
 
 def rust_router(stand: Stand, name: str, program: str) -> Proxy:

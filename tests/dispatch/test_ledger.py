@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -29,10 +30,8 @@ def view(ledger: Ledger, now_ms: float, tokens: int = 100, hits=None, tried_for=
     for replica, held in (hits or {}).items():
         ledger.cached[replica] = held
     asked = Asked(now_ms, sizes, candidates, views)
-    if tried_for is None:
+    with nullcontext() if tried_for is None else ledger.trying(tried_for):
         ledger.fill(asked)
-    else:
-        ledger.fill_for_held(asked, tried_for)
     return views[0]
 
 
@@ -87,7 +86,7 @@ def test_an_answer_that_comes_whole_is_taken_to_decode_once_its_first_token_was_
 def test_those_held_for_a_replica_count_there_but_for_one_of_them_that_is_tried():
     ledger = Ledger([FACTS, FACTS])
     ledger.send(0, (50, 50), 0.0, True)
-    ledger.hold(0, Needs(30.0, 30, 40))
+    number = ledger.hold(0, Needs(30.0, 30, 40))
     seen = view(ledger, 10.0)
     assert (seen[rows.FREE_AT_MS] - 10.0).tolist() == [40.0 + 30.0, 0.0]
     assert seen[rows.REQUESTS].tolist() == [2, 0]
@@ -95,7 +94,7 @@ def test_those_held_for_a_replica_count_there_but_for_one_of_them_that_is_tried(
     assert seen[rows.CONTEXT_TOKENS].tolist() == [90, 0]
     assert (view(ledger, 10.0, tried_for=0) == view(without_held(), 10.0)).all()
     assert (view(ledger, 10.0, tried_for=1) == seen).all()
-    ledger.let_go(0, Needs(30.0, 30, 40))
+    ledger.let_go(number)
     assert (view(ledger, 10.0) == view(without_held(), 10.0)).all()
     ledger.check_invariants()
 

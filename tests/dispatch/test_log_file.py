@@ -7,7 +7,8 @@ import pytest
 
 from pointsman.core.errors import InputError, MachineError
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.log_file import DecisionLog, read_log
+from pointsman.dispatch.log_file import read_log
+from pointsman.dispatch.log_writer import DecisionLog
 from pointsman.dispatch.record import (
     Choice,
     FirstToken,

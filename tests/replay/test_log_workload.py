@@ -4,7 +4,7 @@ from pointsman import FifoFleet, policy_named, simulate
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.log_file import DecisionLog
+from pointsman.dispatch.log_writer import DecisionLog
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.question import Wait
 from pointsman.dispatch.record import Usage

@@ -8,7 +8,8 @@ from pointsman.cli.main import main
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.log_file import DecisionLog, read_log
+from pointsman.dispatch.log_file import read_log
+from pointsman.dispatch.log_writer import DecisionLog
 from pointsman.dispatch.policy_file import policy_sha256
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import Choice, Usage

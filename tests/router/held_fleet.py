@@ -16,7 +16,7 @@ from typing import Any
 from pointsman.costs.iteration import IterationCosts
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.log_file import DecisionLog
+from pointsman.dispatch.log_writer import DecisionLog
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import Usage
 from pointsman.policies.catalogue import policy_named

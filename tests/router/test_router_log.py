@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from pointsman.dispatch.log_file import read_log
+from pointsman.dispatch.log_rotation import Rotation
 from pointsman.dispatch.record import Usage
 from pointsman.policies.catalogue import POLICIES
 from pointsman.replay.replay import replay_same
@@ -84,3 +85,27 @@ def test_the_log_reaches_the_disk_while_the_router_runs(tmp_path):
             await until(lambda: len(read_log(tmp_path / "log").outcomes) == 1, within_s=2.0)
 
     run(main())
+
+
+@pytest.mark.parametrize("policy", ["fewest_misses", "locality_aware"])
+def test_a_log_that_is_cut_under_load_replays_file_by_file(tmp_path, policy):
+    log = tmp_path / "log"
+
+    async def keep_conversing(port, session):
+        while not (tmp_path / "log.3").exists():
+            await converse(port, session, turns=3)
+
+    async def main():
+        scripts = (answer_json, answer_stream, answer_stream)
+        rotation = Rotation(most_bytes=1 << 14)
+        async with bench(*scripts, policy=policy, log=log, log_rotation=rotation) as at:
+            await asyncio.gather(*(keep_conversing(at.port, session) for session in range(8)))
+
+    run(main())
+    paths = sorted(tmp_path.iterdir())
+    assert len(paths) >= 4
+    alone = [replay_same(read_log(path)) for path in paths]
+    assert all(result.differences == [] for result in alone)
+    whole = replay_same(read_log(*paths))
+    assert whole.choices == sum(result.choices for result in alone) > 80
+    assert (whole.differences, whole.unfinished, whole.earlier_outcomes) == ([], 0, 0)

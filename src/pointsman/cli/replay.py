@@ -22,7 +22,13 @@ EXIT_DIFFERS = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("log", type=Path, metavar="LOG", help="written by serve --decision-log")
+    parser.add_argument(
+        "logs",
+        nargs="+",
+        type=Path,
+        metavar="LOG",
+        help="written by serve --decision-log; of one run one file, some or all, in any order",
+    )
     parser.add_argument(
         "--policy",
         metavar="NAME[:p=v]",
@@ -52,8 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     _check_flags(arguments)
     other = policy_named(arguments.policy) if arguments.policy else None
-    check_is_file(arguments.log)
-    log = read_log(arguments.log)
+    for path in arguments.logs:
+        check_is_file(path)
+    log = read_log(*arguments.logs)
     result = replay_same(log) if other is None else replay_other(log, other)
     effect = None
     if other is not None and arguments.fleet is not None:
@@ -78,7 +85,7 @@ def _effect(arguments: argparse.Namespace, log: Log, other: Policy) -> FleetComp
     from pointsman.comparison.fleets import Trial, compare_on_fleet
     from pointsman.fleet.objectives import with_objectives
     from pointsman.replay.replay import recorded_policy
-    from pointsman.replay.workload import workload_of_log
+    from pointsman.replay.workload import workload_of
     from pointsman.sim.kernels import kernels_for
 
     objectives = fleet_flags.objectives_of_flags(arguments)
@@ -91,7 +98,7 @@ def _effect(arguments: argparse.Namespace, log: Log, other: Policy) -> FleetComp
         baseline=arguments.baseline or recorded.label,
         over_time=bool(arguments.over_time),
     )
-    workload = workload_of_log(arguments.log)
+    workload = workload_of(log)
     progress.announce_compilation(kernels_for(policies, description.conditions))
     with progress.steps(len(policies), len(workload)) as begin:
         return compare_on_fleet(

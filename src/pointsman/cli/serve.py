@@ -18,6 +18,7 @@ from pointsman.cli.edge_flags import (
     tls_of,
 )
 from pointsman.cli.kv_sources import kv_settings_of
+from pointsman.cli.log_flags import add_log, rotation_of
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.cli.serve_config import ServeConfig
 from pointsman.core.checks import check_integer
@@ -96,12 +97,7 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="cost constants that price a request's work, .json or .toml (see estimate)",
     )
-    parser.add_argument(
-        "--decision-log",
-        type=Path,
-        metavar="FILE",
-        help="a new file for every choice, the view it was made from, and its outcome",
-    )
+    add_log(parser)
     parser.add_argument(
         "--seed",
         type=int,
@@ -203,6 +199,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         host=host,
         port=port,
         log_path=arguments.decision_log,
+        log_rotation=rotation_of(arguments),
         policy_sha256=policy_sha256(arguments.policy),
         limits=limits_of(arguments),
         api_keys=keys_of(arguments),

@@ -62,6 +62,9 @@ def _add_convert(actions: Any) -> None:
     text = "write any trace, or a decision log, as JSON Lines in Pointsman's format"
     convert = actions.add_parser("convert", help=text, description=text)
     add_reading(convert)
+    convert.add_argument(
+        "more", nargs="*", type=Path, metavar="LOG", help="of a decision log: its other files"
+    )
     add_seed(convert)
     convert.add_argument(
         "--output", type=Path, required=True, metavar="FILE", help="OUT.jsonl, also .gz or .zst"
@@ -137,12 +140,17 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _convert(arguments: argparse.Namespace) -> int:
+    from pointsman.core.errors import InputError
     from pointsman.workload.arrivals import with_rate_scaled
     from pointsman.workload.formats import is_decision_log
     from pointsman.workload.text import STANDARD_INPUT
 
     if arguments.file != STANDARD_INPUT and is_decision_log(arguments.file):
         workload = _workload_of_log(arguments)
+    elif arguments.more:
+        raise InputError(
+            f"{arguments.file}: is no decision log; expected one where several files are given"
+        )
     else:
         workload = read_trace(arguments)
     if arguments.rate_scale is not None:
@@ -152,7 +160,9 @@ def _convert(arguments: argparse.Namespace) -> int:
 
 def _workload_of_log(arguments: argparse.Namespace) -> Workload:
     from pointsman.core.errors import InputError
-    from pointsman.replay.workload import workload_of_log
+    from pointsman.core.files import check_is_file
+    from pointsman.dispatch.log_file import read_log
+    from pointsman.replay.workload import workload_of
     from pointsman.workload.reading import ReadOptions
 
     if read_options(arguments) != ReadOptions():
@@ -160,9 +170,20 @@ def _workload_of_log(arguments: argparse.Namespace) -> Workload:
             f"{arguments.file}: a decision log; expected none of the flags that say how to read"
             " a trace"
         )
-    workload: Workload = workload_of_log(Path(arguments.file))
+    for path in arguments.more:
+        check_is_file(path)
+    log = read_log(Path(arguments.file), *arguments.more)
+    workload: Workload = workload_of(log)
     if workload.source.skipped_lines:
         say(f"{workload.source.skipped_lines:,} requests without a prompt left out")
+    counts = {
+        "requests without an outcome": log.unfinished,
+        "outcomes of requests sent before": log.earlier_outcomes,
+        "choices that are in no file given": log.missing_choices,
+    }
+    for what, count in counts.items():
+        if count:
+            say(f"{what}: {count:,}")
     return workload
 
 

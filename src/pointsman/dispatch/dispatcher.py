@@ -128,7 +128,6 @@ class Dispatcher:
         self._choosing = Choosing(rules.policy)
         # Whether what the policy does not read is wanted all the same, by the log.
         self._keeps_all = log is not None or bool(rules.policy.reads & {RANDOM, "key"})
-        self._routed = 0
 
     def choose(
         self, question: Question, candidates: Sequence[int] | None = None, wait: Wait = NO_WAIT
@@ -184,7 +183,6 @@ class Dispatcher:
         if self.log is not None:
             self.log.write(chosen.line())
         # What can fail has been done; else the log would lack a sequence, or have one twice.
-        self._routed += 1
         self._let_go(chosen.wait)
         self.homes.settle(question.session, chosen.replica, now_ms)
         self.prefixes.hold(question.chain, chosen.replica)
@@ -199,10 +197,8 @@ class Dispatcher:
         """The request is held for the replica that was chosen, and counts there; for no other."""
         if self.log is not None:
             self.log.write(chosen.line(Held))
-        sequence = self._routed
-        self._routed += 1
         self._let_go(chosen.wait)
-        self.ledger.hold(chosen.replica, chosen.needs)
+        sequence = self.ledger.hold(chosen.replica, chosen.needs)
         return Hold(sequence, chosen.replica, chosen.needs)
 
     def give_up(self, question: Question, wait: Wait, cause: str) -> None:
@@ -214,7 +210,7 @@ class Dispatcher:
 
     def _let_go(self, wait: Wait) -> None:
         if wait.hold is not None:
-            self.ledger.let_go(wait.hold.replica, wait.hold.needs)
+            self.ledger.let_go(wait.hold.sequence)
 
     def join(self, url: str, facts: ReplicaFacts) -> int:
         """One more replica, within the room that there is; its number."""
@@ -234,7 +230,7 @@ class Dispatcher:
             self.on_news(replica)
 
     def _instant(self, question: Question) -> Instant:
-        now_ms, sequence = self.clock_ms(), self._routed
+        now_ms, sequence = self.clock_ms(), self.ledger.next_number
         home = self.homes.of(question.session, now_ms)
         if not self._keeps_all:
             return Instant(now_ms, sequence, home, 0.0, 0)

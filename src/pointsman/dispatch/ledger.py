@@ -71,6 +71,9 @@ class Ledger:
         self._fill, self._sent = fill_view.dispatcher, sent.dispatcher
         self._first_token, self._ended = first_token.dispatcher, ended.dispatcher
         self._free = list(range(FIRST_SLOTS - 1, -1, -1))
+        self.next_number = 0  # of the next request that is sent or held, as the log counts them
+        self.numbers: dict[int, int] = {}  # by slot, of the requests in flight
+        self.held: dict[int, tuple[int, Needs]] = {}  # by number: for which replica
         for each in facts:
             self.add(each)
 
@@ -120,10 +123,17 @@ class Ledger:
         self, replica: int, tokens: tuple[int, int], now_ms: float, shows_first_token: bool
     ) -> int:
         """A request goes there; ``tokens`` of its prompt, and the uncached ones. Its slot."""
+        slot = self.reserve(self.next_number)
+        self.next_number += 1
+        self._sent(self.handle, (slot, replica, *tokens), now_ms, shows_first_token)
+        return slot
+
+    def reserve(self, number: int) -> int:
+        """A slot for the request of that number; in a ledger that was idle 0, 1, 2, ..."""
         if not self._free:
             self._grow()
         slot = self._free.pop()
-        self._sent(self.handle, (slot, replica, *tokens), now_ms, shows_first_token)
+        self.numbers[slot] = number
         return slot
 
     def first_token(self, slot: int, now_ms: float) -> None:
@@ -134,6 +144,7 @@ class Ledger:
         """It ended, in whatever way; ``output_tokens`` where the engine counted them."""
         self._ended(self.handle, slot, -1 if output_tokens is None else output_tokens, now_ms)
         self._free.append(slot)
+        del self.numbers[slot]
 
     def read(self, replica: int, gauges: tuple[float, float, float], now_ms: float) -> None:
         """Its engine said how many wait and run there, and its KV use; NaN: not known."""
@@ -141,15 +152,20 @@ class Ledger:
 
     # Those that the router holds back.
 
-    def hold(self, replica: int, needs: Needs) -> None:
-        """A request is held for the replica, and counts there from now on."""
+    def hold(self, replica: int, needs: Needs) -> int:
+        """A request is held for the replica, and counts there from now on; its number."""
+        number = self.next_number
+        self.next_number += 1
+        self.held[number] = replica, needs
         awaited = self.live.awaited[replica]
         awaited["requests"] += 1.0
         for name in Needs._fields:
             awaited[name] += getattr(needs, name)
+        return number
 
-    def let_go(self, replica: int, needs: Needs) -> None:
-        """It is held for the replica no more."""
+    def let_go(self, number: int) -> None:
+        """It is held for its replica no more."""
+        replica, needs = self.held.pop(number)
         awaited = self.live.awaited[replica]
         awaited["requests"] -= 1.0
         for name in Needs._fields:
@@ -187,6 +203,7 @@ class Ledger:
         accounts = self.live.in_flight.accounts
         used = self.live.slots.shape[0] - len(self._free)
         assert accounts["requests"].sum() == used, "requests in flight and slots in use differ"
+        assert len(self.numbers) == used, "numbered requests and slots in use differ"
         assert (accounts["requests"] >= accounts["decoding"]).all()
         assert (accounts["decoding"] == accounts["counts"]).all()
         assert (accounts["decoding"] >= 0).all()
@@ -194,7 +211,7 @@ class Ledger:
         for name in ("context_tokens", "decoding_tokens", "pending_ms", "pending_tokens"):
             assert (accounts[name][idle] == 0).all(), name
         awaited = self.live.awaited
-        assert (awaited["requests"] >= 0).all()
+        assert awaited["requests"].sum() == len(self.held)
         assert not awaited["is_tried"].any()
         for name in Needs._fields:
             assert (awaited[name][awaited["requests"] == 0] == 0).all(), name

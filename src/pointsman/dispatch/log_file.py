@@ -1,15 +1,16 @@
-"""Writes and reads decision logs."""
+"""Reads decision logs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from pointsman.core.errors import InputError, MachineError, wrong_value
+from pointsman.core.errors import InputError, MachineError, PointsmanError, wrong_value
+from pointsman.dispatch.log_parts import in_order
 from pointsman.dispatch.record import (
     READ_VERSIONS,
     SCHEMA,
@@ -24,96 +25,22 @@ from pointsman.dispatch.record import (
     LogHead,
     Outcome,
     Reading,
+    Snapshot,
     Unplaced,
 )
+from pointsman.dispatch.snapshot import check_snapshot, held_in, sequences_of
 from pointsman.policies.policy import LOGGED_ROWS
 from pointsman.workload.workload import MAX_TOKENS
-
-BUFFER_BYTES = 1 << 18
-
-
-class DecisionLog:
-    """A new log file, written through a buffer; call ``flush`` at least once a second.
-
-    A write that fails is complained about once. The file ends there, so that it stays readable,
-    and ``lost_lines`` counts what is missing; no caller is troubled.
-    """
-
-    def __init__(self, path: Path, head: LogHead, complain: Callable[[str], None]) -> None:
-        """Create the file. Raises InputError when it holds something, MachineError as ever."""
-        self.path = path
-        self.lost_lines = 0
-        self._complain = complain
-        self._encoder = msgspec.json.Encoder()
-        self._buffer = bytearray()
-        self._buffered_lines = 0
-        self._file: IO[bytes] | None = _new_file(path)
-        self._append(head)
-        self.flush()
-
-    def write(self, line: Event) -> None:
-        """Add a line."""
-        self._append(line)
-        if len(self._buffer) >= BUFFER_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Hand what is buffered to the operating system."""
-        if not self._buffer:
-            return
-        left = bytes(self._buffer)
-        try:
-            while self._file is not None and left:
-                left = left[self._file.write(left) :]
-        except OSError as error:
-            self._give_up(error)
-        if self._file is None:
-            self.lost_lines += self._buffered_lines
-        self._buffer.clear()
-        self._buffered_lines = 0
-
-    def close(self) -> None:
-        """Write what is left, and close the file."""
-        self.flush()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        if self.lost_lines:
-            self._complain(f"decision log {self.path}: {self.lost_lines} lines were not written")
-
-    def _append(self, line: Line) -> None:
-        self._buffer += self._encoder.encode(line)
-        self._buffer += b"\n"
-        self._buffered_lines += 1
-
-    def _give_up(self, error: OSError) -> None:
-        self._complain(
-            f"decision log {self.path}: {error.strerror}; the log ends here, requests go on"
-        )
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def _new_file(path: Path) -> IO[bytes]:
-    """Without a buffer of its own: ours alone decides what is on its way."""
-    try:
-        if path.is_file() and path.stat().st_size:
-            raise InputError(f"decision log {path} exists; name a new file, or remove it")
-        return open(path, "ab", buffering=0)
-    except OSError as error:
-        if isinstance(error, InputError):
-            raise
-        raise MachineError(f"cannot write decision log {path}: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
     """A log that was read: ``events`` as they happened, and the choices and outcomes of them.
 
-    ``asks`` are the choices and what was held, by their sequences. ``outcomes`` lacks the requests
-    that were in flight at its end, ``held`` has the sequences of those that were held then.
-    ``replicas``: URLs, those that joined later too.
+    ``asks`` are the choices and what was held, in the order of their sequences. ``outcomes`` lacks
+    the requests that were in flight at its end, and has those of requests that were sent before its
+    first file began; ``held`` has the sequences of those that were held at its end. ``replicas``:
+    URLs, those that joined later too.
     """
 
     path: Path
@@ -126,36 +53,82 @@ class Log:
     held: set[int] = field(default_factory=set)
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # by sequence
     truncated_lines: int = 0  # 1 where the router was killed within its last line
+    snapshots: list[Snapshot] = field(default_factory=list)
+    in_flight: set[int] = field(default_factory=set)  # at its end, by sequence
+    further_paths: tuple[Path, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its files, in their order."""
+        return (self.path, *self.further_paths)
+
+    @property
+    def next_sequence(self) -> int:
+        """That of the request that would be sent or held next."""
+        after_asks = self.asks[-1].sequence + 1 if self.asks else 0
+        after_files = self.snapshots[-1].next_sequence if self.snapshots else 0
+        return max(after_asks, after_files)
+
+    @property
+    def first_sequence(self) -> int:
+        """That of its first request."""
+        begins_later = self.events and isinstance(self.events[0], Snapshot)
+        return self.snapshots[0].next_sequence if begins_later else 0
+
+    @property
+    def earlier_outcomes(self) -> int:
+        """Outcomes of requests whose choice is in no file of it."""
+        return len(self.outcomes.keys() - {choice.sequence for choice in self.choices})
+
+    @property
+    def unfinished(self) -> int:
+        """Choices without an outcome."""
+        return len(self.choices) - len(self.outcomes) + self.earlier_outcomes
+
+    @property
+    def missing_choices(self) -> int:
+        """Those of its sequences that are in no file of it: of choices, or of what was held."""
+        return self.next_sequence - self.first_sequence - len(self.asks)
 
 
-def read_log(path: Path) -> Log:
-    """Read and check a whole log.
+def read_log(path: Path, *more: Path) -> Log:
+    """Read and check a whole log, of one file or of several of one run, in any order.
 
     Raises InputError, ``FILE line N: ...``, at the first line that is wrong; a last line that
     was cut off is only counted.
     """
-    try:
-        with open(path, "rb") as file:
-            return _read(path, file)
-    except OSError as error:
-        raise MachineError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _read(path: Path, file: IO[bytes]) -> Log:
-    head: LogHead | None = None
+    paths = in_order((path, *more))
     log: Log | None = None
-    truncated = 0
+    for each in paths:
+        try:
+            with open(each, "rb") as file:
+                log = _read(each, file, log)
+        except OSError as error:
+            if isinstance(error, PointsmanError):
+                raise
+            raise MachineError(f"cannot read {each}: {error.strerror}") from error
+    assert log is not None
+    return replace(log, further_paths=paths[1:])
+
+
+def _read(path: Path, file: IO[bytes], log: Log | None) -> Log:
+    """The log so far with this file."""
+    truncated, last, is_new = 0, None, True
     for where, line in _lines(path, file):
         if line is None:
             truncated = 1
         elif log is None:
             head = _checked_head(where, line)
-            log = Log(path, head, list(head.replicas))
+            log, last = Log(path, head, list(head.replicas)), line
         else:
-            _add(log, line, where)
-    if log is None or head is None:
+            if is_new and not isinstance(line, LogHead):
+                raise InputError(f"{where}: is no head; expected a line with event log")
+            _add(log, line, last, where)
+            last = line
+        is_new = False
+    if log is None or is_new:
         raise InputError(f"{path} line 1: is missing; expected a line with event log")
-    return replace(log, truncated_lines=truncated)
+    return replace(log, truncated_lines=log.truncated_lines + truncated)
 
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[str, Line | None]]:
@@ -188,23 +161,25 @@ def _checked_head(where: str, line: Line) -> LogHead:
     return line
 
 
-def _add(log: Log, line: Line, where: str) -> None:
+def _add(log: Log, line: Line, last: Line | None, where: str) -> None:
+    """Another line of the log; ``last`` stands before it."""
     if isinstance(line, LogHead):
-        raise InputError(f"{where}: is a second head; expected what happened next")
-    if isinstance(line, Choice | Held):
-        _check_ask(log, line, where)
-        _let_go(log, line.after, where)
-        log.asks.append(line)
-        if isinstance(line, Choice):
-            log.choices.append(line)
-        else:
-            log.held.add(line.sequence)
-    elif isinstance(line, Unplaced):
-        _let_go(log, line.after, where)
-        log.unplaced.append(line)
+        if line != log.head:
+            raise InputError(f"{where}: is the head of another run; expected files of one")
+        return
+    if isinstance(last, LogHead) and log.events and not isinstance(line, Snapshot):
+        raise InputError(f"{where}: is no snapshot; expected one where a log goes on")
+    if isinstance(line, Snapshot):
+        if not isinstance(last, LogHead):
+            raise InputError(f"{where}: is a snapshot; expected it right after a head")
+        _check_snapshot(log, line, where)
+        _go_on_from(log, line)
+    elif isinstance(line, Choice | Held | Unplaced):
+        _add_request(log, line, where)
     elif isinstance(line, Outcome):
         _check_outcome(log, line, where)
         log.outcomes[line.sequence] = line
+        log.in_flight.remove(line.sequence)
     elif isinstance(line, FirstToken):
         _check_sequence(log, line.sequence, where)
     elif isinstance(line, Joined):
@@ -213,6 +188,48 @@ def _add(log: Log, line: Line, where: str) -> None:
     else:
         _check_reading(log, line, where)
     log.events.append(line)
+
+
+def _add_request(log: Log, line: Choice | Held | Unplaced, where: str) -> None:
+    if isinstance(line, Ask):
+        _check_ask(log, line, where)
+    _let_go(log, line.after, where)
+    if isinstance(line, Unplaced):
+        log.unplaced.append(line)
+        return
+    log.asks.append(line)
+    if isinstance(line, Choice):
+        log.choices.append(line)
+        log.in_flight.add(line.sequence)
+    else:
+        log.held.add(line.sequence)
+
+
+def _check_snapshot(log: Log, snapshot: Snapshot, where: str) -> None:
+    before = log.snapshots[-1].file if log.snapshots else int(bool(log.events))
+    if snapshot.file <= before:
+        wanted = f"{before + 1} or later; is a file given twice?"
+        raise wrong_value(where, "file", snapshot.file, wanted)
+    if snapshot.next_sequence < log.next_sequence:
+        wanted = f"{log.next_sequence} or more"
+        raise wrong_value(where, "next_sequence", snapshot.next_sequence, wanted)
+    replicas = _replicas_of(log, snapshot)
+    if replicas[: len(log.replicas)] != log.replicas:
+        raise wrong_value(where, "replicas", replicas, f"{log.replicas}, and those that joined")
+    check_snapshot(snapshot, len(replicas), where)
+
+
+def _go_on_from(log: Log, snapshot: Snapshot) -> None:
+    log.snapshots.append(snapshot)
+    log.replicas[:] = _replicas_of(log, snapshot)
+    log.in_flight.clear()
+    log.in_flight.update(sequences_of(snapshot))
+    log.held.clear()
+    log.held.update(held_in(snapshot))
+
+
+def _replicas_of(log: Log, snapshot: Snapshot) -> list[str]:
+    return [*log.head.replicas, *(joined.url for joined in snapshot.joined)]
 
 
 def _let_go(log: Log, after: int | None, where: str) -> None:
@@ -224,7 +241,7 @@ def _let_go(log: Log, after: int | None, where: str) -> None:
 
 
 def _check_ask(log: Log, choice: Ask, where: str) -> None:
-    expected = len(log.asks)
+    expected = log.next_sequence
     if choice.sequence != expected:
         raise wrong_value(where, "sequence", choice.sequence, f"{expected}, one a choice")
     replicas = len(log.replicas)
@@ -249,13 +266,9 @@ def _check_view(choice: Ask, where: str) -> None:
 
 
 def _check_sequence(log: Log, sequence: int, where: str) -> None:
-    _check_was_sent(log, sequence, where)
     if sequence in log.outcomes:
         raise wrong_value(where, "sequence", sequence, "that of a request in flight")
-
-
-def _check_was_sent(log: Log, sequence: int, where: str) -> None:
-    if not 0 <= sequence < len(log.asks) or isinstance(log.asks[sequence], Held):
+    if sequence not in log.in_flight:
         raise wrong_value(where, "sequence", sequence, "that of a choice above")
 
 
@@ -271,8 +284,9 @@ def _check_reading(log: Log, reading: Reading, where: str) -> None:
 
 
 def _check_outcome(log: Log, outcome: Outcome, where: str) -> None:
-    _check_was_sent(log, outcome.sequence, where)
     if outcome.sequence in log.outcomes:
         raise wrong_value(where, "sequence", outcome.sequence, "one outcome a choice")
+    if outcome.sequence not in log.in_flight:
+        raise wrong_value(where, "sequence", outcome.sequence, "that of a choice above")
     if outcome.status not in STATUSES:
         raise wrong_value(where, "status", outcome.status, f"one of {', '.join(STATUSES)}")

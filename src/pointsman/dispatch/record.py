@@ -4,8 +4,9 @@ JSON Lines. The first line is a LogHead; then a Choice where a request was sent 
 where it was held back for one, Unplaced where it waited and got none, a FirstToken where its stream
 began, an Outcome where it ended, a Reading where an engine told its gauges, and Joined where a
 replica was added, in the order in which these things happened: together they are all that the
-router's accounts depend on. Times are milliseconds of the writer's clock since ``started_at``.
-There is no text of a prompt or an answer in it.
+router's accounts depend on. In a file that continues another one a Snapshot follows the head. Times
+are milliseconds of the writer's clock since ``started_at``. There is no text of a prompt or an
+answer in it.
 """
 
 from __future__ import annotations
@@ -219,7 +220,29 @@ class Outcome(
     error: str | None = None
 
 
-Event = Choice | Held | Unplaced | FirstToken | Outcome | Reading | Joined
+class Accounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The router's accounts as columns, little-endian, by name (``snapshot.py`` says which)."""
+
+    of_replicas: dict[str, bytes]
+    of_requests: dict[str, bytes]
+    held: dict[str, bytes]
+    answers: dict[str, bytes]
+    finished: tuple[int, int, int]
+
+
+class Snapshot(
+    msgspec.Struct, tag_field="event", tag="snapshot", frozen=True, forbid_unknown_fields=True
+):
+    """The accounts as the lines of all files before this one left them."""
+
+    time_ms: TimeMs
+    file: Annotated[int, msgspec.Meta(ge=2)]
+    next_sequence: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    joined: list[Joined]
+    accounts: Accounts
+
+
+Event = Choice | Held | Unplaced | FirstToken | Outcome | Reading | Joined | Snapshot
 Line = LogHead | Event
 
 

@@ -43,6 +43,8 @@ class Replay:
     unfinished: int  # choices without an outcome
     truncated_lines: int
     policy_changed: bool = False
+    earlier_outcomes: int = 0  # of requests that were sent before the first file given
+    missing_choices: int = 0  # between the files given
 
     @property
     def agreeing(self) -> int:
@@ -93,8 +95,10 @@ def _replay(log: Log, policy: Policy, *, with_reasons: bool) -> Replay:
         replayed_policy=policy.label,
         choices=len(log.asks),
         differences=differences,
-        unfinished=len(log.choices) - len(log.outcomes),
+        unfinished=log.unfinished,
         truncated_lines=log.truncated_lines,
+        earlier_outcomes=log.earlier_outcomes,
+        missing_choices=log.missing_choices,
     )
 
 

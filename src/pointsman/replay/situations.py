@@ -21,8 +21,10 @@ from pointsman.dispatch.record import (
     Joined,
     Outcome,
     Reading,
+    Snapshot,
     Unplaced,
 )
+from pointsman.dispatch.snapshot import restore
 from pointsman.policies.in_flight import InFlight
 from pointsman.policies.policy import ROWS, View
 
@@ -47,9 +49,10 @@ class Past:
     """The accounts of a log's router up to some line."""
 
     def __init__(self, log: Log) -> None:
-        self.ledger = Ledger(log.head.facts, room=len(log.replicas))
+        self._facts = log.head.facts
+        self._room = len(log.replicas)
+        self.ledger = Ledger(self._facts, room=self._room)
         self._slots: dict[int, int] = {}
-        self._held: dict[int, tuple[int, Needs]] = {}  # the replica, by sequence
 
     def view_of(self, ask: Ask) -> View:
         """The view of all candidates as the router filled it.
@@ -66,7 +69,7 @@ class Past:
         if ask.after is None:
             self.ledger.fill(asked)
         else:
-            with self.ledger.trying(self._held[ask.after][0]):
+            with self.ledger.trying(self.ledger.held[ask.after][0]):
                 self.ledger.fill(asked)
         return views[0]
 
@@ -74,7 +77,7 @@ class Past:
         """Count what happened."""
         ledger = self.ledger
         if isinstance(event, Choice | Held | Unplaced) and event.after is not None:
-            ledger.let_go(*self._held.pop(event.after))
+            ledger.let_go(event.after)
         if isinstance(event, Choice):
             tokens = (event.priced_tokens, _uncached_tokens(event))
             slot = ledger.send(event.replica, tokens, event.time_ms, event.shows_first_token)
@@ -82,7 +85,6 @@ class Past:
         elif isinstance(event, Held):
             needs = Needs(event.expected_work_ms, _uncached_tokens(event), event.priced_tokens)
             ledger.hold(event.replica, needs)
-            self._held[event.sequence] = event.replica, needs
         elif isinstance(event, FirstToken):
             ledger.first_token(self._slots[event.sequence], event.time_ms)
         elif isinstance(event, Outcome):
@@ -92,6 +94,14 @@ class Past:
             ledger.read(event.replica, event.gauges, event.time_ms)
         elif isinstance(event, Joined):
             ledger.add(event.facts)
+        elif isinstance(event, Snapshot):
+            self._begin_with(event)
+
+    def _begin_with(self, snapshot: Snapshot) -> None:
+        """Whatever the lines before it led to, if they are there."""
+        facts = [*self._facts, *(joined.facts for joined in snapshot.joined)]
+        self.ledger = Ledger(facts, room=self._room)
+        self._slots = restore(self.ledger, snapshot)
 
 
 def _uncached_tokens(ask: Ask) -> int:

@@ -14,8 +14,15 @@ from pointsman.workload.workload import MAX_TOKENS, Source, Workload
 
 FORMAT = "decision_log"
 
+_PIECE_BYTES = 1 << 20
 
-def workload_of_log(path: Path) -> Workload:
+
+def workload_of_log(path: Path, *more: Path) -> Workload:
+    """``workload_of`` the log in these files. Raises InputError as ``read_log`` does too."""
+    return workload_of(read_log(path, *more))
+
+
+def workload_of(log: Log) -> Workload:
     """The requests of a log, whatever became of them, in the order of their arrival.
 
     An arrival is the instant of the choice, of the last one where there were several, less the time
@@ -26,7 +33,6 @@ def workload_of_log(path: Path) -> Workload:
     ``source.skipped_lines``.
     Raises InputError where none is left.
     """
-    log = read_log(path)
     builder = WorkloadBuilder(block_size_tokens=block_size_of(log))
     names: set[str] = set()
     skipped = estimated = 0
@@ -37,12 +43,26 @@ def workload_of_log(path: Path) -> Workload:
             continue
         estimated += usage.prompt_tokens is None or usage.output_tokens is None
         row = _row(choice, usage, _unused(choice, names, place), builder.block_size_tokens)
-        builder.add(row, f"{path} {place}")
+        builder.add(row, f"{log.path} {place}")
     if not builder.rows:
-        raise InputError(f"{path}: no request has a prompt; expected at least one")
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        raise InputError(f"{log.path}: no request has a prompt; expected at least one")
     kind = f"{FORMAT}; tokens of {estimated} of {builder.rows} requests are estimates"
-    return builder.build(Source(str(path), kind, sha256, skipped_lines=skipped))
+    return builder.build(Source(_name_of(log), kind, _sha256_of(log), skipped_lines=skipped))
+
+
+def _name_of(log: Log) -> str:
+    further = len(log.further_paths)
+    return f"{log.path} and {further} more of its files" if further else str(log.path)
+
+
+def _sha256_of(log: Log) -> str:
+    """Of all files, one after the other."""
+    digest = hashlib.sha256()
+    for path in log.paths:
+        with open(path, "rb") as file:
+            while piece := file.read(_PIECE_BYTES):
+                digest.update(piece)
+    return digest.hexdigest()
 
 
 def _last_of_each(log: Log) -> Iterator[tuple[str, Choice | Unplaced]]:

@@ -48,6 +48,10 @@ def _table(replay: Replay) -> str:
     ]
     if replay.unfinished:
         lines.append(f"choices without an outcome: {number(replay.unfinished)}")
+    if replay.earlier_outcomes:
+        lines.append(f"outcomes of requests sent before: {number(replay.earlier_outcomes)}")
+    if replay.missing_choices:
+        lines.append(f"choices that are in no file given: {number(replay.missing_choices)}")
     if replay.truncated_lines:
         lines.append("the last line was cut off, and is left out")
     text = "".join(f"{line}\n" for line in lines)

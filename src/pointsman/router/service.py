@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,9 +19,11 @@ from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.homes import Homes
-from pointsman.dispatch.log_file import DecisionLog
+from pointsman.dispatch.log_rotation import Rotation
+from pointsman.dispatch.log_writer import DecisionLog
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
-from pointsman.dispatch.record import OK, SCHEMA, VERSION, LogHead
+from pointsman.dispatch.record import OK, SCHEMA, VERSION, LogHead, Snapshot
+from pointsman.dispatch.snapshot import snapshot_of
 from pointsman.policies.policy import READABLE
 from pointsman.router.admin import Admin
 from pointsman.router.admission import Admission
@@ -86,6 +89,7 @@ class RouterSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     log_path: Path | None = None
+    log_rotation: Rotation = field(default_factory=Rotation)
     policy_sha256: str | None = None
     limits: EdgeLimits = field(default_factory=EdgeLimits)
     api_keys: ApiKeys | None = None
@@ -142,7 +146,7 @@ class Router:
         self._resilience = settings.resilience
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
-            self._log = DecisionLog(settings.log_path, head_of(settings), complain)
+            self._log = _log_of(settings, settings.log_path, complain)
         self.dispatcher = Dispatcher(
             settings.rules,
             settings.facts_of_replicas,
@@ -213,9 +217,12 @@ class Router:
             self._reloading.start()
 
     def reload(self) -> None:
-        """Read the files of keys and of configuration again."""
+        """Read the files of keys and of configuration again; where the log was moved, go on in a
+        new one."""
         for edge in self._edges:
             edge.reload_keys()
+        if self._log is not None:
+            self._log.reopen_if_moved(self._snapshot)
         if self._reloading is not None:
             self._reloading.reload()
 
@@ -276,9 +283,12 @@ class Router:
                 return
             await asyncio.sleep(0.01)
 
+    def _snapshot(self) -> Snapshot:
+        return snapshot_of(self.dispatcher.ledger, self.dispatcher.clock_ms())
+
     def _flush(self) -> None:
         if self._log is not None:
-            self._log.flush()
+            self._log.rotate_if_full(self._snapshot)
             self._flusher = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
 
     def _sweep(self) -> None:
@@ -318,6 +328,12 @@ class Router:
         self.counters.add_replica()
         self.engines.watch(replica)
         self._prober.watch(replica)
+
+
+def _log_of(settings: RouterSettings, path: Path, complain: Complain) -> DecisionLog:
+    """To delete a file of some hundred MiB takes 20 ms and more: that is done in a thread."""
+    aside = partial(asyncio.get_running_loop().run_in_executor, None)
+    return DecisionLog(path, head_of(settings), complain, settings.log_rotation, aside)
 
 
 def head_of(settings: RouterSettings) -> LogHead:
