@@ -5,7 +5,7 @@ The simulator compiles ``turn_ms``; the router calls it as it stands.
 
 from __future__ import annotations
 
-import msgspec
+from dataclasses import dataclass
 
 FCFS, SHORTEST_PREFILL, EARLIEST_DEADLINE = range(3)
 ORDERS = {
@@ -19,7 +19,8 @@ ORDERS = {
 LATE_OBJECTIVES = 4.0
 
 
-class HoldRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class HoldRules:
     """Requests are held while the replica chosen for them has more than ``wait_ms`` to do.
 
     ``order``: one of ORDERS. A ms of waiting outweighs ``ageing`` ms of prefill in

@@ -54,6 +54,15 @@ class Chain:
     def __len__(self) -> int:
         return len(self.array)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Chain):
+            return NotImplemented
+        mine, theirs = (self.block_tokens, self.hashes), (other.block_tokens, other.hashes)
+        return mine == theirs
+
+    def __hash__(self) -> int:
+        return hash((self.block_tokens, self.array.tobytes()))
+
     @property
     def hashes(self) -> list[int]:
         """The hashes of the blocks, in order."""
