@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from pointsman.core.compiled import kernel
 from pointsman.core.handles import HANDLE_TYPE, Handle, array_at, function_at, handle_of
 from pointsman.dispatch.homes import NOWHERE
-from pointsman.dispatch.live_kernels import IDS_TYPE, LIVE_WORDS, fill_views, live_at
+from pointsman.dispatch.live_kernels import IDS_TYPE, LIVE_WORDS, live_at
+from pointsman.dispatch.pair_kernels import fill_all_views
 from pointsman.dispatch.prefix_table import TABLE_WORDS, fill_held, table_at
 from pointsman.policies.policy import (
     CACHED_TOKENS,
@@ -92,7 +93,7 @@ def _kernel(*, reads_in_flight: bool) -> Any:
         shown = _VIEW(desk[_VIEWS + 3], (desk[_VIEWS + 4], desk[_VIEWS + 5]))
         room = _NUMBERS(desk[_ROOM], (desk[_ROOM + 1],))
         fill_held(table, chain, room, block_tokens, live.cached)
-        longest = fill_views(live, (priced, desk[_SHOWN]), candidates, now_ms, (view, shown))
+        longest = fill_all_views(live, (priced, desk[_SHOWN]), candidates, now_ms, (view, shown))
         request = _REQUESTS(desk[_REQUEST], (desk[_REQUEST + 1],))[0]
         request.now_ms, request.prompt_tokens, request.sequence = now_ms, prompt_tokens, sequence
         request.random, request.key = draw, key

@@ -20,12 +20,12 @@ from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.live import Live, grown, idle_live
 from pointsman.dispatch.live_kernels import (
     ended,
-    fill_view,
     first_token,
     handle_of_live,
     read_gauges,
     sent,
 )
+from pointsman.dispatch.pair_kernels import fill_view
 from pointsman.policies.in_flight import InFlight
 from pointsman.policies.policy import View
 from pointsman.workload.workload import Floats
@@ -63,8 +63,10 @@ class Ledger:
     ``room``: how many replicas there may be in all; those beyond ``facts`` are added later.
     """
 
-    def __init__(self, facts: Sequence[ReplicaFacts], room: int | None = None) -> None:
-        self.live: Live = idle_live(room or len(facts), FIRST_SLOTS)
+    def __init__(
+        self, facts: Sequence[ReplicaFacts], room: int | None = None, pairs: int = 0
+    ) -> None:
+        self.live: Live = idle_live(room or len(facts), FIRST_SLOTS, pairs)
         self.handle = handle_of_live(self.live)
         self.count = 0
         # Looked up once: each is called for every request.

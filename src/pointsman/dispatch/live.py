@@ -4,6 +4,8 @@ in_flight     the requests, as in the simulator (policies/in_flight.py)
 replicas      REPLICA, one a replica: costs, limits, what was learned, what its engine said
 slots         SLOT, one a row of in_flight.flights
 awaited       AWAITED, one a replica: what the requests bring that the router holds for it
+pairs         PAIR, one a candidate, where prefill and decode are apart; else none
+link          LINK, one: what hand-offs take
 """
 
 from __future__ import annotations
@@ -63,6 +65,31 @@ AWAITED = np.dtype(
     align=True,
 )
 
+PAIR = np.dtype(
+    [
+        ("prefill", np.int32),
+        ("decode", np.int32),  # NONE: that replica does both
+        ("factor", np.float64),  # learned: what its hand-offs take, as a multiple
+    ],
+    align=True,
+)
+
+LINK = np.dtype(
+    [
+        # Sums over the hand-offs so far, the last one of weight 1: of tokens moved and of ms.
+        ("weight", np.float64),
+        ("tokens", np.float64),
+        ("ms", np.float64),
+        ("tokens_tokens", np.float64),
+        ("tokens_ms", np.float64),
+        # The line through them.
+        ("base_ms", np.float64),
+        ("per_token_ms", np.float64),
+        ("moves_all", np.int64),  # 1: what the destination holds is moved too
+    ],
+    align=True,
+)
+
 
 class Live(NamedTuple):
     """All of it."""
@@ -72,12 +99,16 @@ class Live(NamedTuple):
     slots: NDArray[Any]
     cached: NDArray[np.float64]  # by replica: tokens of the prompt being routed
     awaited: NDArray[Any]
+    pairs: NDArray[Any]
+    link: NDArray[Any]
 
 
-def idle_live(replicas: int, slots: int) -> Live:
+def idle_live(replicas: int, slots: int, pairs: int = 0) -> Live:
     """Nothing in flight; costs of 0, nothing known."""
     known = idle_in_flight(
-        np.zeros(slots, dtype=FLIGHT), np.zeros((replicas, slots), dtype=np.int32)
+        np.zeros(slots, dtype=FLIGHT),
+        np.zeros((replicas, slots), dtype=np.int32),
+        max(replicas, pairs),
     )
     records = np.zeros(replicas, dtype=REPLICA)
     records["prefill_factor"] = records["decode_factor"] = 1.0
@@ -85,7 +116,10 @@ def idle_live(replicas: int, slots: int) -> Live:
         records[name] = np.nan
     cached = np.zeros(replicas, dtype=np.float64)
     awaited = np.zeros(replicas, dtype=AWAITED)
-    return Live(known, records, np.zeros(slots, dtype=SLOT), cached, awaited)
+    pair_records, link = np.zeros(pairs, dtype=PAIR), np.zeros(1, dtype=LINK)
+    pair_records["factor"] = 1.0
+    slot_records = np.zeros(slots, dtype=SLOT)
+    return Live(known, records, slot_records, cached, awaited, pair_records, link)
 
 
 def grown(live: Live, slots: int) -> Live:

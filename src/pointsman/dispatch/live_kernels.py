@@ -1,6 +1,6 @@
 """The events of a live router, and the view that follows from them, compiled.
 
-    fill_view     the view of the candidates, as the simulator fills it (sim/router_view.py)
+    fill_views    the view of the candidates, as the simulator fills it (sim/router_view.py)
     sent -> first_token -> ended     one request; read_gauges     a reading of an engine
 
 The state is a function of the events and their times alone, so that a replay of the log comes to
@@ -25,7 +25,7 @@ from pointsman.dispatch.accounts import (
     learn_output,
     pending_wait_ms,
 )
-from pointsman.dispatch.live import AWAITED, REPLICA, SLOT, Live
+from pointsman.dispatch.live import AWAITED, LINK, PAIR, REPLICA, SLOT, Live
 from pointsman.policies.in_flight import ACCOUNTS_TYPE, FLIGHTS_TYPE, NONE, InFlight
 from pointsman.policies.policy import (
     CACHED_TOKENS,
@@ -54,13 +54,14 @@ LEAST_TOKENS = 8
 FARTHEST = 16.0
 
 _ROW = types.Array(types.float64, 1, "C")
-_VIEW = types.Array(types.float64, 2, "C")
 _ACCOUNTS, _FLIGHTS = array_at(ACCOUNTS_TYPE), array_at(FLIGHTS_TYPE)
 _INTS, _FLOATS = array_at(types.Array(types.int32, 2, "C")), array_at(_ROW)
 _COUNTERS = array_at(types.Array(types.int64, 1, "C"))
 _REPLICAS = array_at(types.Array(from_dtype(REPLICA), 1, "C"))
 _SLOTS = array_at(types.Array(from_dtype(SLOT), 1, "C"))
 _AWAITED = array_at(types.Array(from_dtype(AWAITED), 1, "C"))
+_PAIRS = array_at(types.Array(from_dtype(PAIR), 1, "C"))
+_LINKS = array_at(types.Array(from_dtype(LINK), 1, "C"))
 
 
 def handle_of_live(live: Live) -> Handle:
@@ -68,7 +69,7 @@ def handle_of_live(live: Live) -> Handle:
     return handle_of((*live.in_flight, *live[1:]))
 
 
-LIVE_WORDS = 24  # of that handle
+LIVE_WORDS = 28  # of that handle
 
 
 @inner_inlined
@@ -89,6 +90,8 @@ def live_at(handle: Any) -> Live:
         _SLOTS(handle[18], (handle[19],)),
         _FLOATS(handle[20], (handle[21],)),
         _AWAITED(handle[22], (handle[23],)),
+        _PAIRS(handle[24], (handle[25],)),
+        _LINKS(handle[26], (handle[27],)),
     )
 
 
@@ -151,7 +154,7 @@ def _begin_decoding(live: Live, slot: int, first_ms: float) -> None:
 
 
 @inner
-def _assume_first_tokens(live: Live, r: int, now_ms: float) -> None:
+def assume_first_tokens(live: Live, r: int, now_ms: float) -> None:
     """Answers that come whole show no first token: it is taken to have come when expected."""
     while True:
         oldest = live.in_flight.accounts[r].oldest
@@ -162,7 +165,8 @@ def _assume_first_tokens(live: Live, r: int, now_ms: float) -> None:
 
 
 @inner_inlined
-def _mean_output(live: Live) -> float:
+def mean_output(live: Live) -> float:
+    """Tokens of an answer to come: the mean of those that ended."""
     finished = live.in_flight.finished
     return finished[2] / finished[0] if finished[0] > 0 else FIRST_GUESS_TOKENS
 
@@ -177,7 +181,7 @@ def seat_wait_ms(live: Live, r: int, further: float, decoding: float, iteration_
     lacking = account.requests + further + others + 1.0 - costs.max_num_seqs
     if lacking <= 0.0:
         return 0.0
-    ending_ms = _mean_output(live) * iteration_ms / max(1.0, decoding + costs.foreign_running)
+    ending_ms = mean_output(live) * iteration_ms / max(1.0, decoding + costs.foreign_running)
     return float(lacking * ending_ms)
 
 
@@ -196,7 +200,7 @@ def _wait_ms(live: Live, r: int, work_ms: float, now_ms: float, held: float) -> 
 
 
 @inner
-def _fill_gauges(live: Live, view: Any) -> None:
+def fill_gauges(live: Live, view: Any) -> None:
     """What the engines said, else what we know; a KV use that cannot be known is taken as the
     mean of the known ones, so that it decides nothing."""
     known_sum, known_count = 0.0, 0
@@ -219,7 +223,7 @@ def _fill_gauges(live: Live, view: Any) -> None:
 
 
 @inner
-def _fill_column(live: Live, view: Any, c: int, prompt: float, now_ms: float) -> None:
+def fill_column(live: Live, view: Any, c: int, prompt: float, now_ms: float) -> None:
     """All rows but the gauges of one candidate."""
     r = int(live.in_flight.replica_of[c, 0])
     account, said, waiting = live.in_flight.accounts[r], live.replicas[r], live.awaited[r]
@@ -243,47 +247,35 @@ def _fill_column(live: Live, view: Any, c: int, prompt: float, now_ms: float) ->
         view[CONTEXT_TOKENS, c] += waiting.prompt_tokens
 
 
-_SIZES = types.UniTuple(types.int64, 2)
-_VIEWS = types.UniTuple(_VIEW, 2)
+@inner_inlined
+def show(views: tuple[Any, Any], shown_rows: int) -> None:
+    """What the policy is shown of all that is known."""
+    view, shown = views
+    for row in range(view.shape[0]):
+        is_shown = (shown_rows >> row) & 1
+        for c in range(view.shape[1]):
+            shown[row, c] = view[row, c] if is_shown else np.nan
 
 
 @inner
 def fill_views(
     live: Live, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
 ) -> float:
-    """What ``fill_view`` does."""
+    """What ``fill_view`` does, where each candidate is one replica."""
     prompt_tokens, shown_rows = sizes
-    view, shown = views
+    view, _ = views
     replica_of = live.in_flight.replica_of
     longest = 0.0
     for c in range(candidates.shape[0]):
         r = int(candidates[c])
         replica_of[c, 0], replica_of[c, 1], replica_of[c, 2] = r, NONE, r
-        _assume_first_tokens(live, r, now_ms)
+        assume_first_tokens(live, r, now_ms)
         live.in_flight.accounts[r].steps = steps_since_mark(live, r, now_ms)
-        _fill_column(live, view, c, float(prompt_tokens), now_ms)
+        fill_column(live, view, c, float(prompt_tokens), now_ms)
         longest = max(longest, view[CACHED_TOKENS, c])
-    _fill_gauges(live, view)
-    for row in range(view.shape[0]):
-        is_shown = (shown_rows >> row) & 1
-        for c in range(view.shape[1]):
-            shown[row, c] = view[row, c] if is_shown else np.nan
+    fill_gauges(live, view)
+    show(views, shown_rows)
     return longest
-
-
-@kernel(types.float64(HANDLE_TYPE, _SIZES, IDS_TYPE, types.float64, _VIEWS))
-def fill_view(
-    handle: Any, sizes: tuple[int, int], candidates: Any, now_ms: float, views: tuple[Any, Any]
-) -> float:
-    """Write the view of the candidates; the longest hit of any of them.
-
-    ``live.cached`` says who holds how much of the prompt. Held requests count where they wait to
-    go; for one of them that is tried itself, those held for the same replica do not.
-
-    ``sizes``: tokens of the prompt, as it is priced, and a bit for each row that the policy is
-    shown. ``views``: all that is known, and what the policy is shown of it.
-    """
-    return fill_views(live_at(handle), sizes, candidates, now_ms, views)
 
 
 @kernel(types.float64(HANDLE_TYPE, types.UniTuple(types.int64, 4), types.float64, types.boolean))
@@ -296,7 +288,7 @@ def sent(
     """
     live = live_at(handle)
     slot, r, prompt, uncached = request
-    _assume_first_tokens(live, r, now_ms)
+    assume_first_tokens(live, r, now_ms)
     work_ms = prefill_ms(live, r, float(prompt), float(uncached))
     record, flight = live.slots[slot], live.in_flight.flights[slot]
     record.replica, record.prompt_tokens, record.place = r, prompt, -1
@@ -311,7 +303,7 @@ def sent(
 
 
 @inner
-def _learn(factor: float, sample: float, weight: float) -> float:
+def learn_factor(factor: float, sample: float, weight: float) -> float:
     """The factor moved towards the sample, in logarithms."""
     near = max(1.0 / FARTHEST, min(FARTHEST, sample))
     return np.exp((1.0 - weight) * np.log(factor) + weight * np.log(near))  # type: ignore[no-any-return]
@@ -336,7 +328,9 @@ def first_token(handle: Any, slot: int, now_ms: float) -> None:
     nominal_ms = flight.work_ms / costs.prefill_factor
     took_ms = now_ms - max(flight.sent_ms, account.last_first_ms) - iteration_takes_ms(live, r, 0.0)
     if account.oldest == slot and nominal_ms >= LEAST_PREFILL_MS:
-        costs.prefill_factor = _learn(costs.prefill_factor, took_ms / nominal_ms, PREFILL_WEIGHT)
+        costs.prefill_factor = learn_factor(
+            costs.prefill_factor, took_ms / nominal_ms, PREFILL_WEIGHT
+        )
     _begin_decoding(live, slot, now_ms)
 
 
@@ -362,13 +356,13 @@ def ended(handle: Any, slot: int, output_tokens: int, now_ms: float) -> None:
     r = int(live.slots[slot].replica)
     known, costs = live.in_flight, live.replicas[r]
     flight = known.flights[slot]
-    _assume_first_tokens(live, r, now_ms)
+    assume_first_tokens(live, r, now_ms)
     _bring_up_to_date(live, r, now_ms)
     nominal_ms = iteration_takes_ms(live, r, 0.0) / costs.decode_factor
     is_seen = live.slots[slot].place >= 0 and live.slots[slot].assumed_first_ms == np.inf
     if is_seen and output_tokens >= LEAST_TOKENS and nominal_ms > 0.0:
         took_ms = (now_ms - flight.first_token_ms) / (output_tokens - 1)
-        costs.decode_factor = _learn(costs.decode_factor, took_ms / nominal_ms, DECODE_WEIGHT)
+        costs.decode_factor = learn_factor(costs.decode_factor, took_ms / nominal_ms, DECODE_WEIGHT)
     if output_tokens >= 0:
         learn_output(known, output_tokens)
     count_ended(known, r, slot, live.slots[slot].prompt_tokens)
@@ -384,7 +378,7 @@ def read_gauges(handle: Any, r: int, gauges: tuple[float, float, float], now_ms:
     request may be on its way while the engine counts.
     """
     live = live_at(handle)
-    _assume_first_tokens(live, r, now_ms)
+    assume_first_tokens(live, r, now_ms)
     said, account = live.replicas[r], live.in_flight.accounts[r]
     said.waiting, said.running, said.kv_use = gauges
     pending = account.requests - account.decoding

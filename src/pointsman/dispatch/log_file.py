@@ -18,12 +18,16 @@ from pointsman.dispatch.record import (
     Ask,
     Choice,
     Event,
+    FellBack,
     FirstToken,
+    HandedOff,
     Held,
     Joined,
     Line,
     LogHead,
     Outcome,
+    Pair,
+    Prefilled,
     Reading,
     Snapshot,
     Unplaced,
@@ -56,6 +60,17 @@ class Log:
     snapshots: list[Snapshot] = field(default_factory=list)
     in_flight: set[int] = field(default_factory=set)  # at its end, by sequence
     further_paths: tuple[Path, ...] = ()
+
+    @property
+    def pairs(self) -> list[Pair] | None:
+        """What the numbers of candidates stand for where prefill and decode are apart."""
+        return None if isinstance(self.head.pairs, msgspec.UnsetType) else self.head.pairs
+
+    def candidate(self, number: int) -> str:
+        """A candidate by its URL, or by those of its prefill and decode replica."""
+        if self.pairs is None:
+            return self.replicas[number]
+        return " + ".join(self.replicas[r] for r in self.pairs[number] if r is not None)
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -158,6 +173,7 @@ def _checked_head(where: str, line: Line) -> LogHead:
     if not 1 <= line.block_tokens <= MAX_TOKENS:
         wanted = f"an integer in 1..{MAX_TOKENS}"
         raise wrong_value(where, "block_tokens", line.block_tokens, wanted)
+    _check_pairs(where, line)
     return line
 
 
@@ -180,7 +196,9 @@ def _add(log: Log, line: Line, last: Line | None, where: str) -> None:
         _check_outcome(log, line, where)
         log.outcomes[line.sequence] = line
         log.in_flight.remove(line.sequence)
-    elif isinstance(line, FirstToken):
+    elif isinstance(line, FirstToken | Prefilled | HandedOff | FellBack):
+        if not isinstance(line, FirstToken):
+            _check_handoff(log, line, where)
         _check_sequence(log, line.sequence, where)
     elif isinstance(line, Joined):
         _check_joined(log, line, where)
@@ -216,7 +234,7 @@ def _check_snapshot(log: Log, snapshot: Snapshot, where: str) -> None:
     replicas = _replicas_of(log, snapshot)
     if replicas[: len(log.replicas)] != log.replicas:
         raise wrong_value(where, "replicas", replicas, f"{log.replicas}, and those that joined")
-    check_snapshot(snapshot, len(replicas), where)
+    check_snapshot(snapshot, len(replicas), where, len(log.pairs or ()))
 
 
 def _go_on_from(log: Log, snapshot: Snapshot) -> None:
@@ -244,19 +262,40 @@ def _check_ask(log: Log, choice: Ask, where: str) -> None:
     expected = log.next_sequence
     if choice.sequence != expected:
         raise wrong_value(where, "sequence", choice.sequence, f"{expected}, one a choice")
-    replicas = len(log.replicas)
+    replicas = len(log.replicas if log.pairs is None else log.pairs)
     if not choice.candidates or not all(0 <= k < replicas for k in choice.candidates):
         wanted = f"replicas in 0..{replicas - 1}, at least one"
         raise wrong_value(where, "candidates", choice.candidates, wanted)
     if choice.replica not in choice.candidates:
         raise wrong_value(where, "replica", choice.replica, "one of the candidates")
-    _check_view(choice, where)
+    told = None if isinstance(choice.pair, msgspec.UnsetType) else choice.pair
+    wanted_pair = None if log.pairs is None else log.pairs[choice.replica]
+    if told != wanted_pair:
+        raise wrong_value(where, "pair", told, f"{wanted_pair}, as the head says")
+    _check_view(log, choice, where)
 
 
-def _check_view(choice: Ask, where: str) -> None:
+def _check_handoff(log: Log, line: Prefilled | HandedOff | FellBack, where: str) -> None:
+    if log.pairs is None:
+        raise InputError(f"{where}: is of a hand-off; expected a head with pairs before it")
+    if isinstance(line, HandedOff) and not 0 <= line.replica < len(log.pairs):
+        raise wrong_value(where, "replica", line.replica, f"a pair in 0..{len(log.pairs) - 1}")
+
+
+def _check_pairs(where: str, head: LogHead) -> None:
+    if isinstance(head.pairs, msgspec.UnsetType):
+        return
+    numbers = [r for pair in head.pairs for r in pair if r is not None]
+    if not numbers or not all(0 <= r < len(head.replicas) for r in numbers):
+        wanted = f"pairs of replicas in 0..{len(head.replicas) - 1}, at least one"
+        raise wrong_value(where, "pairs", head.pairs, wanted)
+
+
+def _check_view(log: Log, choice: Ask, where: str) -> None:
     if not set(choice.seen) <= set(choice.candidates):
         raise wrong_value(where, "seen", choice.seen, "some of the candidates")
-    if not set(choice.hits) <= set(choice.candidates):
+    holders = set(choice.candidates) if log.pairs is None else set(range(len(log.replicas)))
+    if not set(choice.hits) <= holders:
         raise wrong_value(where, "hits", choice.hits, "some of the candidates")
     for signal in LOGGED_ROWS:
         row = choice.view.get(signal)

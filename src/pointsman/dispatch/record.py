@@ -3,8 +3,9 @@
 JSON Lines. The first line is a LogHead; then a Choice where a request was sent to a replica, Held
 where it was held back for one, Unplaced where it waited and got none, a FirstToken where its stream
 began, an Outcome where it ended, a Reading where an engine told its gauges, and Joined where a
-replica was added, in the order in which these things happened: together they are all that the
-router's accounts depend on. In a file that continues another one a Snapshot follows the head. Times
+replica was added; where prefill and decode are apart, Prefilled, HandedOff and FellBack in between;
+in the order in which these things happened: together they are all that the router's accounts
+depend on. In a file that continues another one a Snapshot follows the head. Times
 are milliseconds of the writer's clock since ``started_at``. There is no text of a prompt or an
 answer in it.
 """
@@ -26,7 +27,8 @@ from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS
 
 SCHEMA = "pointsman.decision-log"
 VERSION = 3
-READ_VERSIONS = (2, 3)  # 2 knew nothing of requests that wait
+PAIRS_VERSION = 4  # where prefill and decode are apart
+READ_VERSIONS = (2, 3, 4)  # 2 knew nothing of requests that wait
 
 # Up to so many candidates every line has the view of all; beyond, that of those that mattered,
 # and of all every so many choices.
@@ -52,6 +54,9 @@ HttpStatus = Annotated[int, msgspec.Meta(ge=100, le=999)]
 Key = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
+# A prefill and a decode replica; None: the first one does both.
+Pair = tuple[int, int | None]
+
 
 class LogHead(
     msgspec.Struct, tag_field="event", tag="log", frozen=True, forbid_unknown_fields=True
@@ -72,6 +77,9 @@ class LogHead(
     facts: list[ReplicaFacts]  # what was known of each replica beforehand
     policy_sha256: str | None = None  # of FILE.py as it was loaded; None for a policy of ours
     holding: HoldRules | None = None  # None: requests are not held while a replica is free
+    # Where prefill and decode are apart: what a number of a candidate stands for.
+    pairs: list[Pair] | msgspec.UnsetType = msgspec.UNSET
+    moves_all: bool | msgspec.UnsetType = msgspec.UNSET  # also what the destination holds
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +109,15 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempt: int = 1  # of the same request: 2 where one choice for it has failed
     after: int | None = None  # the sequence of the Held that this one takes the place of
     waited_ms: TimeMs = 0.0  # in the router, until now
+    # Where prefill and decode are apart: `replica`, `candidates` and `home` are numbers of pairs,
+    # `hits` are by replica, and this is the pair chosen.
+    pair: Pair | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def hit_tokens(self) -> int:
+        """Of the prompt, what the replica that computes it is taken to hold."""
+        computes = self.replica if isinstance(self.pair, msgspec.UnsetType) else self.pair[0]
+        return int(self.hits.get(computes, 0.0))
 
     @property
     def has_whole_view(self) -> bool:
@@ -160,6 +177,42 @@ class FirstToken(
 
     sequence: int
     time_ms: TimeMs
+
+
+class Prefilled(
+    msgspec.Struct, tag_field="event", tag="prefilled", frozen=True, forbid_unknown_fields=True
+):
+    """The prefill was answered: the prefill replica is free of the request."""
+
+    sequence: int
+    time_ms: TimeMs
+    # When its first token is taken to come, where it will not be seen.
+    assumed_first_ms: TimeMs | None
+
+
+class HandedOff(
+    msgspec.Struct, tag_field="event", tag="handed_off", frozen=True, forbid_unknown_fields=True
+):
+    """The prompt's cache is on the decode replica, or was taken from there."""
+
+    sequence: int
+    time_ms: TimeMs
+    replica: int  # the number of the pair
+    tokens: float  # of the prompt, as it is priced, those that were moved
+    took_ms: TimeMs | None  # None: it could not be seen
+    bytes: Bytes | None  # None: the protocol does not say
+
+
+class FellBack(
+    msgspec.Struct, tag_field="event", tag="fell_back", frozen=True, forbid_unknown_fields=True
+):
+    """No hand-off: the decode replica computes the prompt, and it counts there from now on."""
+
+    sequence: int
+    time_ms: TimeMs
+    cause: str
+    uncached_tokens: Tokens  # there
+    shows_first_token: bool  # as of its choice
 
 
 class Reading(
@@ -228,6 +281,8 @@ class Accounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held: dict[str, bytes]
     answers: dict[str, bytes]
     finished: tuple[int, int, int]
+    pairs: dict[str, bytes] | msgspec.UnsetType = msgspec.UNSET
+    link: dict[str, bytes] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Snapshot(
@@ -242,7 +297,8 @@ class Snapshot(
     accounts: Accounts
 
 
-Event = Choice | Held | Unplaced | FirstToken | Outcome | Reading | Joined | Snapshot
+HandOffEvent = Prefilled | HandedOff | FellBack
+Event = Choice | Held | Unplaced | FirstToken | Outcome | Reading | Joined | Snapshot | HandOffEvent
 Line = LogHead | Event
 
 

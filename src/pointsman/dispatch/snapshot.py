@@ -6,6 +6,9 @@
     held[k]            a request that the router holds back for a replica, and what it needs there
     of_requests[i]     of FLIGHT and SLOT, for each request in flight
     answers[j]         for each length that answers had
+    pairs[k], link     of PAIR and LINK, where prefill and decode are apart, what was learned; a
+                       request whose prefill is not answered stands there twice, its prefill under
+                       the complement ~n of its sequence n
 
 Requests stand by replica: first those without a first token, in the order in which they were
 sent, then the others, in the order in which the accounts run through them. Whatever links them
@@ -16,13 +19,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.costs.iteration import IterationCosts
 from pointsman.dispatch.ledger import Ledger, Needs
-from pointsman.dispatch.live import REPLICA, SLOT
+from pointsman.dispatch.live import LINK, REPLICA, SLOT
 from pointsman.dispatch.record import Accounts, Snapshot
 from pointsman.policies.in_flight import ACCOUNT, FLIGHT, LONGEST_OUTPUT, NONE
 
@@ -55,6 +59,8 @@ _HELD: Kinds = {
     "uncached_tokens": np.dtype("<i4"),
     "prompt_tokens": np.dtype("<i4"),
 }
+_PAIRS: Kinds = {"factor": np.dtype("<f8")}
+_LINK = _kinds(LINK, {"moves_all"})
 _ANSWERS: Kinds = {
     "tokens": np.dtype("<i4"),
     "count": np.dtype("<f8"),
@@ -97,13 +103,18 @@ def restore(ledger: Ledger, snapshot: Snapshot) -> dict[int, int]:
     ledger.next_number = snapshot.next_sequence
     known.finished[:] = given.finished
     _restore_answers(ledger, _read(given.answers, _ANSWERS))
+    if not isinstance(given.pairs, msgspec.UnsetType):
+        ledger.live.pairs["factor"] = _read(given.pairs, _PAIRS)["factor"]
+    if not isinstance(given.link, msgspec.UnsetType):
+        for name, column in _read(given.link, _LINK).items():
+            ledger.live.link[name] = column
     return slots
 
 
 def sequences_of(snapshot: Snapshot) -> list[int]:
     """The choices whose requests were in flight."""
     numbers = np.frombuffer(snapshot.accounts.of_requests["sequence"], _OF_REQUESTS["sequence"])
-    return numbers.tolist()  # type: ignore[no-any-return]
+    return numbers[numbers >= 0].tolist()  # type: ignore[no-any-return]
 
 
 def held_in(snapshot: Snapshot) -> list[int]:
@@ -111,9 +122,11 @@ def held_in(snapshot: Snapshot) -> list[int]:
     return np.frombuffer(snapshot.accounts.held["sequence"], _HELD["sequence"]).tolist()  # type: ignore[no-any-return]
 
 
-def check_snapshot(snapshot: Snapshot, replicas: int, where: str) -> None:
-    """Raises InputError for a snapshot that no router of so many replicas can have written."""
+def check_snapshot(snapshot: Snapshot, replicas: int, where: str, pairs: int = 0) -> None:
+    """Raises InputError for a snapshot that no router of so many replicas, and pairs of them, can
+    have written."""
     given = snapshot.accounts
+    _check_pairs(given, pairs, where)
     of_replicas = _read(given.of_replicas, _OF_REPLICAS, f"{where}: of_replicas")
     if len(of_replicas["requests"]) != replicas:
         raise wrong_value(where, "of_replicas", len(of_replicas["requests"]), f"{replicas} values")
@@ -126,13 +139,30 @@ def check_snapshot(snapshot: Snapshot, replicas: int, where: str) -> None:
             told = of_replicas[name].tolist()
             raise wrong_value(where, name, told, f"{counted.tolist()}, as in of_requests")
     held = _read(given.held, _HELD, f"{where}: held")
-    _check_numbers(snapshot, held["sequence"].tolist() + requests["sequence"].tolist(), where)
+    numbers = requests["sequence"]
+    decodes = numbers[numbers >= 0]
+    if not np.isin(~numbers[numbers < 0], decodes).all() or (
+        len(decodes) < len(numbers) and not pairs
+    ):
+        raise wrong_value(
+            where, "sequence", numbers.tolist(), "prefills of requests that are there"
+        )
+    _check_numbers(snapshot, held["sequence"].tolist() + decodes.tolist(), where)
     if not ((held["replica"] >= 0) & (held["replica"] < replicas)).all():
         wanted = f"numbers in 0..{replicas - 1}"
         raise wrong_value(where, "held for", held["replica"].tolist(), wanted)
     lengths = _read(given.answers, _ANSWERS, f"{where}: answers")["tokens"].tolist()
     if lengths != sorted({min(max(length, 0), LONGEST_OUTPUT) for length in lengths}):
         raise wrong_value(where, "tokens", lengths, f"rising numbers in 0..{LONGEST_OUTPUT}")
+
+
+def _check_pairs(given: Accounts, pairs: int, where: str) -> None:
+    for name, kinds, count in (("pairs", _PAIRS, pairs), ("link", _LINK, min(pairs, 1))):
+        columns = getattr(given, name)
+        told = {} if isinstance(columns, msgspec.UnsetType) else columns
+        found = len(next(iter(_read(told, kinds, f"{where}: {name}").values()))) if told else 0
+        if found != count:
+            raise wrong_value(where, name, f"{found} values", str(count))
 
 
 def _accounts(ledger: Ledger) -> Accounts:
@@ -158,7 +188,17 @@ def _accounts(ledger: Ledger) -> Accounts:
         held=_packed(_held(ledger), _HELD),
         answers=_packed(answers, _ANSWERS),
         finished=(finished, lacking, tokens),
+        **_of_pairs(ledger),
     )
+
+
+def _of_pairs(ledger: Ledger) -> dict[str, dict[str, bytes]]:
+    live = ledger.live
+    if not len(live.pairs):
+        return {}
+    link = {name: live.link[name] for name in _LINK}
+    factors = {"factor": live.pairs["factor"]}
+    return {"pairs": _packed(factors, _PAIRS), "link": _packed(link, _LINK)}
 
 
 def _in_order(ledger: Ledger) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -168,7 +208,8 @@ def _in_order(ledger: Ledger) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     sequences = np.fromiter(ledger.numbers.values(), np.int64, count)
     places, replicas = (ledger.live.slots[name][rows] for name in ("place", "replica"))
     decoding = places >= 0
-    within = np.where(decoding, places, sequences)  # whoever was sent later is newer
+    sent = np.maximum(sequences, ~sequences)  # whoever was sent later is newer
+    within = np.where(decoding, places, sent)
     order = np.lexsort((within, decoding, replicas))
     return rows[order], sequences[order]
 

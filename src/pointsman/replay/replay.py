@@ -114,8 +114,8 @@ def _difference(log: Log, choice: Ask, replica: int, reason: str) -> Difference:
         sequence=choice.sequence,
         request_id=choice.request_id,
         time_ms=choice.time_ms,
-        recorded_replica=log.replicas[choice.replica],
+        recorded_replica=log.candidate(choice.replica),
         recorded_reason=choice.reason,
-        replayed_replica=log.replicas[replica],
+        replayed_replica=log.candidate(replica),
         replayed_reason=reason,
     )

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
+from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.ledger import Asked, Ledger, Needs
 from pointsman.dispatch.log_file import Log
+from pointsman.dispatch.pair_ledger import PairLedger, Pairs
 from pointsman.dispatch.record import (
     Ask,
     Choice,
     Event,
+    FellBack,
     FirstToken,
+    HandOffEvent,
     Held,
     Joined,
     Outcome,
+    Prefilled,
     Reading,
     Snapshot,
     Unplaced,
@@ -51,7 +57,8 @@ class Past:
     def __init__(self, log: Log) -> None:
         self._facts = log.head.facts
         self._room = len(log.replicas)
-        self.ledger = Ledger(self._facts, room=self._room)
+        self._head = log.head
+        self.ledger = self._idle_ledger(self._facts)
         self._slots: dict[int, int] = {}
 
     def view_of(self, ask: Ask) -> View:
@@ -90,6 +97,8 @@ class Past:
         elif isinstance(event, Outcome):
             slot = self._slots.pop(event.sequence)
             ledger.end(slot, event.usage.output_tokens, event.finish_ms)
+        elif isinstance(event, HandOffEvent):
+            self._hand_over(event)
         elif isinstance(event, Reading):
             ledger.read(event.replica, event.gauges, event.time_ms)
         elif isinstance(event, Joined):
@@ -97,12 +106,31 @@ class Past:
         elif isinstance(event, Snapshot):
             self._begin_with(event)
 
+    def _hand_over(self, event: HandOffEvent) -> None:
+        ledger = self.ledger
+        assert isinstance(ledger, PairLedger), "the log was checked"
+        slot = self._slots[event.sequence]
+        if isinstance(event, Prefilled):
+            ledger.prefilled(slot, event.assumed_first_ms, event.time_ms)
+        elif isinstance(event, FellBack):
+            ledger.fall_back(slot, event.uncached_tokens, event.time_ms, event.shows_first_token)
+        elif event.took_ms is not None:
+            ledger.handed_off(event.replica, event.tokens, event.took_ms)
+
     def _begin_with(self, snapshot: Snapshot) -> None:
         """Whatever the lines before it led to, if they are there."""
         facts = [*self._facts, *(joined.facts for joined in snapshot.joined)]
-        self.ledger = Ledger(facts, room=self._room)
+        self.ledger = self._idle_ledger(facts)
         self._slots = restore(self.ledger, snapshot)
+        if isinstance(self.ledger, PairLedger):
+            self.ledger.adopt(self._slots)
+
+    def _idle_ledger(self, facts: list[ReplicaFacts]) -> Ledger:
+        pairs = self._head.pairs
+        if isinstance(pairs, msgspec.UnsetType):
+            return Ledger(facts, room=self._room)
+        return PairLedger(facts, Pairs(pairs, moves_all=self._head.moves_all is True))
 
 
 def _uncached_tokens(ask: Ask) -> int:
-    return ask.priced_tokens - int(ask.hits.get(ask.replica, 0.0))
+    return ask.priced_tokens - ask.hit_tokens
