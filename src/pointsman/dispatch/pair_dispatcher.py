@@ -117,6 +117,11 @@ class PairTicket(Ticket):
         """Whether its prefill is neither answered nor given up."""
         return self._is_open and self._slot in self._pairs.pair_ledger.prefills
 
+    @property
+    def has_first_token(self) -> bool:
+        """Whether the first token of its stream has come."""
+        return self._first_token_ms is not None
+
     def prefilled(self) -> None:
         """The prefill was answered; calls after the first do nothing."""
         if not self.is_prefilling:

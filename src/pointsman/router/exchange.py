@@ -10,6 +10,7 @@ pool.py, upstream.py     request to the replica;  relay.py  its answer to the cl
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -26,7 +27,6 @@ from pointsman.router.flow import Signal
 from pointsman.router.membership import Replica
 from pointsman.router.messages import ClientRequest, all_but, head_bytes, passing
 from pointsman.router.models import ModelTable, is_list
-from pointsman.router.pool import Pool
 from pointsman.router.prompt import CHAT, COMPLETIONS, QuestionReader, request_id_of
 from pointsman.router.relay import Relay, Stamp
 from pointsman.router.status import OWN_PATHS, OwnPages
@@ -49,13 +49,19 @@ _FAILED = Ending(ERROR, http_status=500, error="router_error")
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class Call:
+    """One request that is being served."""
+
     request: ClientRequest
     request_id: bytes
     client: ClientConnection
     asked: Asked
     attempts: int = 0
     retries: int = 0
+
+
+# Gets the request to whom the choice says, and the answer into the relay. Raises ReplicaError.
+Forward = Callable[[Call, Place, Relay], Awaitable[None]]
 
 
 class Exchange:
@@ -69,6 +75,7 @@ class Exchange:
         pages: OwnPages,
         most_retries: int,
     ) -> None:
+        self.forward: Forward = forward
         self._models = models
         self._pages = pages
         self._admission = admission
@@ -96,7 +103,7 @@ class Exchange:
                 client.answer(request, refused)
                 return
         asked = Asked(question, len(request.body))
-        await self._carry(_Call(request, request_id.encode(), client, asked))
+        await self._carry(Call(request, request_id.encode(), client, asked))
 
     async def _answer_of_ours(self, request: ClientRequest) -> Answer | None:
         own = self._pages.answer(request)
@@ -104,7 +111,7 @@ class Exchange:
             return await self._models.answer(request.path, self._membership.ready)
         return own
 
-    async def _carry(self, call: _Call) -> None:
+    async def _carry(self, call: Call) -> None:
         """One attempt after the other, until the client has an answer."""
         while True:
             try:
@@ -120,7 +127,7 @@ class Exchange:
             attempt = call.attempts + 1
             call.asked.question = replace(call.asked.question, attempt=attempt)
 
-    async def _attempt(self, call: _Call, place: Place) -> bool:
+    async def _attempt(self, call: Call, place: Place) -> bool:
         """Whether the client has its answer; else the request is to be tried elsewhere."""
         relay: Relay | None = None
         retried: Ending | None = None
@@ -128,10 +135,10 @@ class Exchange:
             stamp = self._stamp_of(call, place)
             relay = Relay(call.client, call.request, Stamp(stamp, place.ticket.first_token))
             try:
-                await _forward(call, place.replica.pool, relay)
+                await self.forward(call, place, relay)
                 relay.finish()
             except ReplicaError as error:
-                call.asked.tried.add(place.replica.number)
+                call.asked.tried.add(place.culprit)
                 if isinstance(error, LostError) and not relay.has_begun:
                     await self._look_whether_they_live(call)
                 if not relay.has_begun and self._may_try_again(call, error):
@@ -144,7 +151,7 @@ class Exchange:
         self._judge(call, place.replica, ending)
         return retried is None
 
-    def _stamp_of(self, call: _Call, place: Place | None = None) -> bytes:
+    def _stamp_of(self, call: Call, place: Place | None = None) -> bytes:
         """The headers that say why, each ending its line."""
         stamp = self._stamp + call.request_id + b"\r\n"
         if place is not None:
@@ -158,7 +165,7 @@ class Exchange:
             stamp += b"x-pointsman-attempts: %d\r\n" % call.attempts
         return stamp
 
-    def _judge(self, call: _Call, replica: Replica, ending: Ending) -> None:
+    def _judge(self, call: Call, replica: Replica, ending: Ending) -> None:
         """Tell of what the replica itself answered."""
         request, status = call.request, ending.http_status
         if status is not None and ending.error is None and request.path in (CHAT, COMPLETIONS):
@@ -166,7 +173,7 @@ class Exchange:
             fault = hash(bytes(request.body)) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else 0
             self._membership.answered(replica, status, model, fault)
 
-    async def _look_whether_they_live(self, call: _Call) -> None:
+    async def _look_whether_they_live(self, call: Call) -> None:
         """Where all that are taken to be ready lost the request, see if they take connections: that
         they have died may not have been noticed, and then the request waits for one."""
         ready = self._admission.ready_for(call.asked.question)
@@ -176,7 +183,7 @@ class Exchange:
                 with suppress(UnreachableError):
                     pool.release(await pool.connect())
 
-    def _may_try_again(self, call: _Call, error: ReplicaError) -> bool:
+    def _may_try_again(self, call: Call, error: ReplicaError) -> bool:
         """Whether another replica may get the request, or it may wait for one; counts the retry.
 
         One that was never sent may wait for any replica at no cost, for its wait is bounded.
@@ -198,8 +205,9 @@ def _may_be_ours(request: ClientRequest) -> bool:
     return request.method != b"POST" or request.path in OWN_PATHS
 
 
-async def _forward(call: _Call, pool: Pool, relay: Relay) -> None:
+async def forward(call: Call, place: Place, relay: Relay) -> None:
     """The request to the replica and its answer to the client, by a connection that is there."""
+    pool = place.replica.pool
     upstream = pool.idle_one() or await pool.connect()
     try:
         await _sent(call, upstream, relay)
@@ -212,7 +220,7 @@ async def _forward(call: _Call, pool: Pool, relay: Relay) -> None:
         pool.release(upstream)
 
 
-def _sent(call: _Call, upstream: Upstream, relay: Relay) -> Signal:
+def _sent(call: Call, upstream: Upstream, relay: Relay) -> Signal:
     """That the exchange, which has begun, is over."""
     call.client.attach(upstream)
     relay.over = over = Signal()

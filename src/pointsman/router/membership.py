@@ -216,7 +216,8 @@ class Membership:
 
     @property
     def ready(self) -> list[int]:
-        """Those that requests may go to: all that are up, or else those that are only unwell."""
+        """Those that requests may go to: all of a role that are up, or else those that are only
+        unwell."""
         return self._ready
 
     @property
@@ -277,7 +278,8 @@ class Membership:
         answers = replica.answers
         if not answers.note(Answer(status, model, request, self._answered)) or not replica.is_up:
             return
-        well = [each for each in self._serving() if each.health.state is State.UP]
+        alike = (each for each in self._serving() if each.options.role == replica.options.role)
+        well = [each for each in alike if each.health.state is State.UP]
         others = [each.answers for each in well if each is not replica and each.is_up]
         aside = sum(each.answers.are_set_aside for each in well)
         if 2 * (aside + 1) <= len(well) and answers.is_worse_than(others, model):
@@ -334,12 +336,19 @@ class Membership:
                 replica.health.may_have_restarted = False
                 replica.answers = Answers(replica.answers.setting_aside, self._means.clock_s)
                 self.on_restarted(replica)
-        up = [replica.number for replica in serving if replica.is_up]
-        doubtful = [
-            replica.number
-            for replica in serving
-            if replica.health.state in (State.UP, State.UNWELL)
-        ]
-        self._ready = up or doubtful  # a new list: choices keep the one they were made from
+        # A new list: choices keep the one they were made from.
+        self._ready = [number for alike in _by_role(serving) for number in _ready_of(alike)]
         self._is_uneven = True  # until it is found that none is
         self.on_opening()
+
+
+def _by_role(serving: list[Replica]) -> list[list[Replica]]:
+    """All of them, where prefill and decode are not apart."""
+    roles = dict.fromkeys(replica.options.role for replica in serving)
+    return [[each for each in serving if each.options.role == role] for role in roles]
+
+
+def _ready_of(alike: list[Replica]) -> list[int]:
+    up = [replica.number for replica in alike if replica.is_up]
+    doubtful = (State.UP, State.UNWELL)
+    return up or [each.number for each in alike if each.health.state in doubtful]

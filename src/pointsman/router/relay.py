@@ -29,6 +29,7 @@ _OURS = all_but(
     b"x-pointsman-policy",
     b"x-pointsman-request-id",
     b"x-pointsman-replica",
+    b"x-pointsman-prefill",
     b"x-pointsman-reason",
     b"x-pointsman-expected-wait-ms",
     b"x-pointsman-attempts",
@@ -65,6 +66,10 @@ class Relay:
         self._http_status: int | None = None
         self._body_bytes = 0
         self._error: str | None = None
+
+    def say(self, line: bytes) -> None:
+        """One more header of ours, before the answer begins."""
+        self._stamp = Stamp(self._stamp.lines + line, self._stamp.first_token)
 
     def begin(self, head: ResponseHead) -> None:
         """Take the head, to be sent on with our headers and what comes of the body with it."""

@@ -8,6 +8,10 @@ from pathlib import Path
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.router.upstream import ReplicaAddress
 
+PREFILL = "prefill"
+DECODE = "decode"
+ROLES = (PREFILL, DECODE)
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
@@ -30,6 +34,8 @@ class ReplicaOptions:
     kv_replay: str | None = None
     weight: float = 1.0
     facts: ReplicaFacts | None = None
+    role: str | None = None
+    bootstrap_port: int | None = None
 
     def is_same_engine_as(self, other: ReplicaOptions) -> bool:
         """Whether a replica that runs may go on with these: what it is taken to compute with, and
@@ -38,4 +44,5 @@ class ReplicaOptions:
 
 
 def _told_at_start(options: ReplicaOptions) -> tuple[object, ...]:
-    return options.facts, options.kv_events, options.kv_topic, options.kv_replay
+    events = options.kv_events, options.kv_topic, options.kv_replay
+    return options.facts, *events, options.role, options.bootstrap_port

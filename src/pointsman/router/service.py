@@ -8,12 +8,14 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+
+from msgspec import UNSET
 
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
@@ -22,7 +24,7 @@ from pointsman.dispatch.homes import Homes
 from pointsman.dispatch.log_rotation import Rotation
 from pointsman.dispatch.log_writer import DecisionLog
 from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
-from pointsman.dispatch.record import OK, SCHEMA, VERSION, LogHead, Snapshot
+from pointsman.dispatch.record import OK, PAIRS_VERSION, SCHEMA, VERSION, LogHead, Snapshot
 from pointsman.dispatch.snapshot import snapshot_of
 from pointsman.policies.policy import READABLE
 from pointsman.router.admin import Admin
@@ -33,10 +35,12 @@ from pointsman.router.edge import Complain, Connection, Edge, EdgeLimits
 from pointsman.router.engine.scraper import ScrapeSettings
 from pointsman.router.engines import Engines
 from pointsman.router.exchange import Exchange
+from pointsman.router.handoff.protocols import HandOffSettings
 from pointsman.router.kv_following import KvSettings, follow
 from pointsman.router.listening import BACKLOG, is_loopback
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
+from pointsman.router.pairing import Pairing, rehearse_pairs
 from pointsman.router.probes import Prober
 from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
@@ -79,7 +83,8 @@ class RouterSettings:
     ``policy_name`` is how the log names the policy, ``policy_sha256`` the digest of its file.
     ``options``: what else is told of each of the replicas; of none of them, where there are none.
     ``facts``: of each that has none of its own. ``spare_slots``: how many replicas may be added
-    while it runs. ``config``: the file that is read again while it runs.
+    while it runs. ``config``: the file that is read again while it runs. ``handoff``: how a prefill
+    and a decode replica hand over, whose ``options`` have a role each, and no replica is added.
     """
 
     replicas: Sequence[ReplicaAddress]
@@ -105,6 +110,17 @@ class RouterSettings:
     sessions: Sessions = field(default_factory=Sessions)
     resilience: Resilience = field(default_factory=Resilience)
     spare_slots: int = SPARE_SLOTS
+    handoff: HandOffSettings | None = None  # None: prefill and decode are not apart
+
+    @property
+    def spare(self) -> int:
+        """How many replicas may be added: none to pairs, which are those of the start."""
+        return self.spare_slots if self.handoff is None else 0
+
+    @property
+    def pairing(self) -> Pairing | None:
+        """The pairs, new ones each time. Raises InputError for replicas that make none."""
+        return None if self.handoff is None else Pairing.of(self.handoff, self.options_of_replicas)
 
     @property
     def facts_of_replicas(self) -> list[ReplicaFacts]:
@@ -140,21 +156,18 @@ class Router:
         """
         if not settings.replicas:
             raise InputError("router: no replicas; expected at least one")
-        slots = len(settings.replicas) + settings.spare_slots
+        pairing = settings.pairing
         compile_for(settings.rules, len(settings.replicas))
         started_s = time.monotonic()
         self._resilience = settings.resilience
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
             self._log = _log_of(settings, settings.log_path, complain)
-        self.dispatcher = Dispatcher(
-            settings.rules,
-            settings.facts_of_replicas,
-            lambda: (time.monotonic() - started_s) * 1000.0,
-            self._log,
-            room=slots,
+        self.dispatcher = _dispatcher_of(
+            settings, pairing, lambda: (time.monotonic() - started_s) * 1000.0, self._log
         )
-        room = len(settings.replicas) + min(settings.spare_slots, PREFIX_ROOM)
+        slots = len(settings.replicas) + settings.spare
+        room = len(settings.replicas) + min(settings.spare, PREFIX_ROOM)
         kv = settings.kv_events
         self.dispatcher.prefixes = PrefixIndex(
             room, settings.prefix_index_bytes, () if kv is None else kv.replicas
@@ -165,7 +178,7 @@ class Router:
         self.membership.on_joined = self._welcome
         self.membership.on_restarted = self._forget
         self.membership.on_left = self._part_with
-        self.admission = Admission(
+        self.admission = (Admission if pairing is None else pairing.admission)(
             self.dispatcher, self.membership, settings.resilience, means.clock_s
         )
         self._prober = Prober(self.membership, settings.resilience.probing)
@@ -182,10 +195,12 @@ class Router:
         self.dispatcher.observer = self.counters
         following = follow(kv, self.dispatcher, self.counters.ended[OK].__getitem__, complain)
         self.engines = Engines(self.dispatcher, settings.scrape, complain, following)
-        pages = OwnPages(self.admission, self.engines, self.counters)
+        pages = OwnPages(self.admission, self.engines, self.counters, pairing and pairing.counters)
         self._exchange = Exchange(
             self.admission, reader, self.models, pages, settings.resilience.retries
         )
+        if pairing is not None:
+            self._exchange.forward = pairing.forward(self.membership)
         self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._edges = [self.edge]  # and that of the admin API
@@ -336,12 +351,25 @@ def _log_of(settings: RouterSettings, path: Path, complain: Complain) -> Decisio
     return DecisionLog(path, head_of(settings), complain, settings.log_rotation, aside)
 
 
+def _dispatcher_of(
+    settings: RouterSettings,
+    pairing: Pairing | None,
+    clock_ms: Callable[[], float],
+    log: DecisionLog | None,
+) -> Dispatcher:
+    rules, facts = settings.rules, settings.facts_of_replicas
+    if pairing is None:
+        return Dispatcher(rules, facts, clock_ms, log, room=len(facts) + settings.spare)
+    rehearse_pairs(rules)
+    return pairing.dispatcher(rules, facts, clock_ms, log)
+
+
 def head_of(settings: RouterSettings) -> LogHead:
     """The first line of the router's log."""
-    policy = settings.rules.policy
+    policy, pairing = settings.rules.policy, settings.pairing
     return LogHead(
         schema=SCHEMA,
-        version=VERSION,
+        version=VERSION if pairing is None else PAIRS_VERSION,
         pointsman=version("pointsman"),
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         policy=settings.policy_name,
@@ -354,6 +382,8 @@ def head_of(settings: RouterSettings) -> LogHead:
         facts=settings.facts_of_replicas,
         policy_sha256=settings.policy_sha256,
         holding=settings.resilience.holding.rules,
+        pairs=UNSET if pairing is None else list(pairing.pairs.numbered),
+        moves_all=UNSET if pairing is None else pairing.pairs.moves_all,
     )
 
 

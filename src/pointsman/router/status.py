@@ -15,7 +15,9 @@ from pointsman.router.membership import Membership, Replica
 from pointsman.router.messages import ClientRequest
 from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prometheus.page import ReplicaState, RouterState, page
+from pointsman.router.prometheus.pair_counters import PairCounters
 from pointsman.router.prometheus.text import CONTENT_TYPE
+from pointsman.router.replica_options import PREFILL
 
 HEALTH = "/health"
 READY = "/ready"
@@ -30,6 +32,7 @@ class OwnPages:
     admission: Admission
     engines: Engines
     counters: RouterCounters
+    pairs: PairCounters | None = None
 
     def answer(self, request: ClientRequest) -> Answer | None:
         """The answer to a request of one of these pages; None for any other."""
@@ -54,6 +57,8 @@ class OwnPages:
             lost_log_lines=0 if log is None else log.lost_lines,
         )
         text = page(self.counters, state)
+        if self.pairs is not None:
+            text += self.pairs.page()
         return Answer(200, text.encode(), kind=(b"content-type", CONTENT_TYPE))
 
     def _replicas(self) -> list[ReplicaState]:
@@ -86,7 +91,11 @@ def health_of(admission: Admission) -> Answer:
 
 def readiness_of(membership: Membership) -> Answer:
     """200 only if a replica is up."""
-    ready = any(membership[number].health.state is State.UP for number in membership.ready)
+    ready = any(
+        membership[number].health.state is State.UP
+        and membership[number].options.role != PREFILL  # no answer comes from there alone
+        for number in membership.ready
+    )
     return report({"ready": ready}, status=200 if ready else 503)
 
 
@@ -99,6 +108,7 @@ def facts_of(replica: Replica) -> dict[str, object]:
         "url": replica.url,
         "state": replica.state,
         "weight": replica.options.weight,
+        **({} if replica.options.role is None else {"role": replica.options.role}),
         "in_flight": replica.in_flight,
         "connects": replica.pool.connects,
         "last_failure": failure and {"error": failure.error, "ago_s": ago_s},
