@@ -58,6 +58,7 @@ class PairAdmission(Admission):
         super().__init__(dispatcher, membership, resilience, clock_s)
         self._pairs = dispatcher
         self._roles = roles
+        self._numbered = list(enumerate(dispatcher.pairs))
 
     def ready_for(self, question: Question) -> list[int]:
         """The decode replicas that could answer it now, were they not full."""
@@ -78,10 +79,8 @@ class PairAdmission(Admission):
         ready = roles.prefills.intersection(self.membership.ready) - barred
         if is_handed_off and (ready or not roles.decodes_alone):
             prefills = set(self.membership.candidates(barred | roles.decodes))
-            return [
-                k for k, (p, d) in enumerate(self._pairs.pairs) if p in prefills and d in decodes
-            ]
-        return [k for k, (p, d) in enumerate(self._pairs.pairs) if d is None and p in decodes]
+            return [k for k, (p, d) in self._numbered if p in prefills and d in decodes]
+        return [k for k, (p, d) in self._numbered if d is None and p in decodes]
 
     def _place_now(self, asked: Asked) -> Place | None:
         candidates = self.candidates(asked)

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pointsman.core.errors import InputError
-from pointsman.dispatch.dispatcher import DecisionSink, Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.dispatcher import DecisionSink, Dispatcher, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.pair_dispatcher import PairDispatcher
 from pointsman.dispatch.pair_ledger import Pairs, pairs_of
-from pointsman.dispatch.prefix_index import Chain
 from pointsman.router.admission import Admission
 from pointsman.router.handoff.protocol import HandOffProtocol
 from pointsman.router.handoff.protocols import HandOffSettings
@@ -92,21 +91,3 @@ def check_roles(options: Sequence[ReplicaOptions]) -> None:
     for role in (PREFILL, DECODE):
         if all(each.role != role for each in options):
             raise InputError(f"serve: no {role} replica; expected at least one --{role} URL")
-
-
-def rehearse_pairs(rules: Rules) -> None:
-    """Compile all that a choice of a pair runs.
-
-    Raises InputError for a policy that chooses what is not there.
-    """
-    pairs = Pairs(pairs_of([0], [1]))
-    rehearsal = PairDispatcher(rules, [ReplicaFacts()] * 2, pairs, lambda: 0.0)
-    for streams in (True, False):
-        question = Question("rehearsal", chain=Chain([1], 1), streams=streams)
-        ticket = rehearsal.send(rehearsal.ask(question, [0]))
-        ticket.prefilled()
-        ticket.first_token()
-        ticket.end(Ending())
-    ticket = rehearsal.send(rehearsal.ask(question, [0]))
-    ticket.fall_back("rehearsal")
-    ticket.end(Ending())

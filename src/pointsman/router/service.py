@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import socket
 import ssl
@@ -18,12 +17,12 @@ from pathlib import Path
 from msgspec import UNSET
 
 from pointsman.core.errors import InputError
-from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.dispatcher import Dispatcher, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.homes import Homes
 from pointsman.dispatch.log_rotation import Rotation
 from pointsman.dispatch.log_writer import DecisionLog
-from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, Chain, PrefixIndex
+from pointsman.dispatch.prefix_index import DEFAULT_INDEX_BYTES, PrefixIndex
 from pointsman.dispatch.record import OK, PAIRS_VERSION, SCHEMA, VERSION, LogHead, Snapshot
 from pointsman.dispatch.snapshot import snapshot_of
 from pointsman.policies.policy import READABLE
@@ -40,10 +39,11 @@ from pointsman.router.kv_following import KvSettings, follow
 from pointsman.router.listening import BACKLOG, is_loopback
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
-from pointsman.router.pairing import Pairing, rehearse_pairs
+from pointsman.router.pairing import Pairing
 from pointsman.router.probes import Prober
 from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
+from pointsman.router.rehearsal import compile_for, rehearse_pairs
 from pointsman.router.reloading import ConfigSource, Reloading
 from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.roster import Roster
@@ -195,7 +195,9 @@ class Router:
         self.dispatcher.observer = self.counters
         following = follow(kv, self.dispatcher, self.counters.ended[OK].__getitem__, complain)
         self.engines = Engines(self.dispatcher, settings.scrape, complain, following)
-        pages = OwnPages(self.admission, self.engines, self.counters, pairing and pairing.counters)
+        pages = OwnPages(
+            self.admission, self.engines, self.counters, pairing.counters if pairing else None
+        )
         self._exchange = Exchange(
             self.admission, reader, self.models, pages, settings.resilience.retries
         )
@@ -385,16 +387,3 @@ def head_of(settings: RouterSettings) -> LogHead:
         pairs=UNSET if pairing is None else list(pairing.pairs.numbered),
         moves_all=UNSET if pairing is None else pairing.pairs.moves_all,
     )
-
-
-def compile_for(rules: Rules, replicas: int) -> None:
-    """Compile all that a choice runs, so that no request waits for it.
-
-    Raises InputError for a policy that chooses what is not there.
-    """
-    rehearsal = Dispatcher(rules, [ReplicaFacts()] * replicas, lambda: 0.0)
-    question = Question("rehearsal", chain=Chain([1], BLOCK_TOKENS), streams=True)
-    ticket = rehearsal.choose(question)
-    ticket.first_token()
-    ticket.end(Ending())
-    rehearsal.read(0, (math.nan, math.nan, math.nan))

@@ -9,6 +9,7 @@ Fields = dict[str, msgspec.Raw]
 _DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
 _COUNT = msgspec.json.Decoder(int | None)
+_NOT_OF_ONE_TOKEN = ("stream_options", "min_tokens")
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -33,9 +34,7 @@ def for_prefill(fields: Fields) -> Fields:
     Source: llm-d-router, pkg/sidecar/proxy/connector_nixlv2.go, for the limits and the stream;
     vLLM refuses a ``min_tokens`` above ``max_tokens``.
     """
-    asked = {
-        name: raw for name, raw in fields.items() if name not in ("stream_options", "min_tokens")
-    }
+    asked = {name: raw for name, raw in fields.items() if name not in _NOT_OF_ONE_TOKEN}
     asked |= {"max_tokens": value(1), "stream": value(False)}
     if "max_completion_tokens" in fields or "messages" in fields:
         asked["max_completion_tokens"] = value(1)

@@ -40,7 +40,7 @@ class Slots:
         self.free: dict[int, Hashes] = dict.fromkeys(range(count), _NO_CHAIN)
 
     def take(self, chain: Hashes, *, reuses: bool) -> int | None:
-        """A slot; where it ``reuses``, the one that holds most of the prompt. None: none is free."""
+        """A slot; where it ``reuses``, that which holds most of the prompt. None: none is free."""
         if not self.free:
             return None
         slot = next(iter(self.free))

@@ -72,7 +72,7 @@ class Legs(Protocol):
         """
 
     def prefill_beside(self, fields: Fields) -> None:
-        """The same while the decode replica works; where it fails, the decode replica is cut off."""
+        """The same while the decode replica works, which is cut off where it fails."""
 
     async def call_prefill(self, method: bytes, target: bytes, body: bytes) -> bytes:
         """What the prefill replica answers to a call that moves a cache. Raises HandOffError."""

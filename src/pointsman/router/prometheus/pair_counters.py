@@ -12,7 +12,7 @@ _MS_PER_S = 1000.0
 
 
 class PairCounters:
-    """A row a pair; ``urls``: of its prefill and decode replica. Counts start at 0 and only grow."""
+    """A row a pair; ``urls``: of its prefill and decode replica. Counts only grow."""
 
     def __init__(self, urls: Sequence[tuple[str, str]]) -> None:
         self.urls = list(urls)
