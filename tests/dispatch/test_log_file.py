@@ -319,7 +319,7 @@ def test_a_file_that_is_no_log_is_refused(tmp_path, text, message):
 def test_a_log_of_another_version_is_refused(tmp_path):
     log = DecisionLog(tmp_path / "log", msgspec.structs.replace(HEAD, version=1), unheard)
     log.close()
-    with pytest.raises(InputError, match="line 1: version is 1; expected 2 or 3; read it"):
+    with pytest.raises(InputError, match="line 1: version is 1; expected 2 or 3 or 4; read it"):
         read_log(log.path)
 
 

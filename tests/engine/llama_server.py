@@ -1,6 +1,6 @@
 """A llama.cpp server as a process group of its own: started, waited for, always stopped.
 
-As a program (``llama_server.py MODEL PORT``) it is the server itself.
+As a program (``llama_server.py MODEL PORT SLOT_FOLDER``) it is the server itself.
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ class Engine:
 
 
 @contextmanager
-def llama_server(model: Path, log: Path) -> Iterator[Engine]:
-    """Yields when the model is loaded; what the engine says is in ``log``."""
+def llama_server(model: Path, log: Path, slot_folder: Path | None = None) -> Iterator[Engine]:
+    """Yields when the model is loaded; what the engine says is in ``log``.
+
+    ``slot_folder``: where slots are saved to and restored from.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with open(log, "wb") as output:
         process = subprocess.Popen(
-            [sys.executable, __file__, str(model), str(port)],
+            [sys.executable, __file__, str(model), str(port), str(slot_folder or "")],
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -85,7 +88,7 @@ def _stop(process: subprocess.Popen) -> None:
                 continue
 
 
-def _serve(model: str, port: int) -> None:
+def _serve(model: str, port: int, slot_folder: str) -> None:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -99,6 +102,8 @@ def _serve(model: str, port: int) -> None:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.endpoint_metrics = params.endpoint_slots = params.endpoint_props = True
     params.cache_ram_mib = 512
+    if slot_folder:
+        params.slot_save_path = f"{slot_folder}/"
     params.n_gpu_layers = 0
     params.swa_full = True
     params.use_jinja = True
@@ -111,4 +116,4 @@ def _serve(model: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], int(sys.argv[2]))
+    _serve(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

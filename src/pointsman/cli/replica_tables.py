@@ -19,6 +19,7 @@ _NAMES = Wanted(
     "a list of names that is not empty",
     lambda value: isinstance(value, list) and bool(value) and all(map(TEXT.holds, value)),
 )
+_ROLE = Wanted("prefill or decode", lambda value: value in ("prefill", "decode"))
 
 REPLICA_FIELDS: Fields = {
     "url": TEXT,
@@ -30,6 +31,8 @@ REPLICA_FIELDS: Fields = {
     "kv_topic": TEXT.or_absent(),
     "kv_replay": TEXT.or_absent(),
     "weight": POSITIVE.or_absent(),
+    "role": _ROLE.or_absent(),
+    "bootstrap_port": WHOLE.or_absent(),
 }
 
 

@@ -19,6 +19,7 @@ from pointsman.cli.edge_flags import (
 )
 from pointsman.cli.kv_sources import kv_settings_of
 from pointsman.cli.log_flags import add_log, rotation_of
+from pointsman.cli.pair_flags import FLAGS, add_pairs, handoff_of, replicas_by_role
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.cli.serve_config import ServeConfig
 from pointsman.core.checks import check_integer
@@ -43,6 +44,7 @@ MOST_INDEX_MB = 32 << 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     _add_replicas(parser)
+    add_pairs(parser)
     _add_choices(parser)
     _add_knowledge(parser)
     add_sessions(parser)
@@ -56,7 +58,7 @@ def _add_replicas(parser: argparse.ArgumentParser) -> None:
         "--config",
         action=ConfigFile,
         tables={"replicas": _read_replicas},
-        instead=("replica",),
+        instead=("replica", *FLAGS),
         metavar="FILE",
         help="a TOML file of these flags, which win over it, and of [[replicas]]; replicas come"
         " and go when it changes",
@@ -211,6 +213,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         scrape=_scrape_of(arguments),
         kv_events=kv_settings_of(replicas, arguments.config),
         admin=_admin_of(arguments),
+        handoff=handoff_of(arguments, replicas),
     )
 
 
@@ -267,11 +270,15 @@ def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
     from pointsman.router.upstream import replica_address
 
     urls = arguments.replica_urls
-    replicas: list[ReplicaOptions] = (
-        arguments.replicas if urls is None else [ReplicaOptions(replica_address(u)) for u in urls]
-    )
+    replicas = replicas_by_role(arguments)
+    if replicas is None and urls is not None:
+        replicas = [ReplicaOptions(replica_address(url)) for url in urls]
+    replicas = arguments.replicas if replicas is None else replicas
     if not replicas:
-        raise InputError("serve: no replica; expected --replica URL, or [[replicas]] in --config")
+        raise InputError(
+            "serve: no replica; expected --replica URL, --prefill URL with --decode URL, or"
+            " [[replicas]] in --config"
+        )
     addresses = [replica.address for replica in replicas]
     for place, address in enumerate(addresses):
         if address in addresses[:place]:

@@ -45,7 +45,8 @@ class ServeConfig:
         started = self._arguments
         values = self._file.read()
         replicas = None
-        if started.replica_urls is None:
+        flags = (started.replica_urls, started.prefill_urls, started.decode_urls)
+        if all(urls is None for urls in flags):
             now = argparse.Namespace(**{**vars(started), "replicas": values.get("replicas", [])})
             replicas = self._replicas_of(now)
         return Config(replicas, self._file.changed_keys(values, started))

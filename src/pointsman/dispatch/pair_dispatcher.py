@@ -171,6 +171,8 @@ class PairTicket(Ticket):
 
     def end(self, ending: Ending) -> None:
         """Free the places and write the outcome; calls after the first do nothing."""
+        if ending.status == OK:
+            self.prefilled()  # else there would be no answer
         was_prefilling = self.is_prefilling
         is_seen = self._prefilled_ms is not None and ending.status == OK
         if self._is_open and is_seen and not self._is_told:

@@ -6,7 +6,6 @@ prefill --answered--> transfer --> decode: its answer goes to the client
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,7 +13,7 @@ from http import HTTPStatus
 
 from pointsman.router.admission import Place
 from pointsman.router.exchange import Call, forward, request_bytes
-from pointsman.router.flow import Signal
+from pointsman.router.flow import Flow, Signal
 from pointsman.router.handoff.bodies import Fields, body_of, fields_of_body
 from pointsman.router.handoff.protocol import (
     PREFILL_ERROR,
@@ -144,9 +143,9 @@ class PairLegs:
 
     def prefill_beside(self, fields: Fields) -> None:
         """The same, while the decode replica works."""
-        task = asyncio.get_running_loop().create_task(self.prefill(fields))
-        task.add_done_callback(self._look_beside)
-        self._ends.callback(task.cancel)
+        flow = Flow(self._discarding(fields), self._look_beside)
+        self._ends.callback(flow.cancel)
+        flow.go_on()
 
     def watch(self, upstream: Upstream) -> None:
         """Where the decode replica works; it is cut off at once if the prefill has failed."""
@@ -180,12 +179,21 @@ class PairLegs:
         self.place.culprit = self._prefill.number
         return failed.error
 
-    def _look_beside(self, task: asyncio.Task[bytes]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, HandOffError) and not self.place.pair_ticket.has_first_token:
+    async def _discarding(self, fields: Fields) -> None:
+        await self.prefill(fields)
+
+    def _look_beside(self, error: Exception | None) -> None:
+        """A prefill whose first token has come has done its part."""
+        if error is None or self.place.pair_ticket.has_first_token:
+            return
+        if not isinstance(error, HandOffError):
+            self.failed_beside = self.failure(PREFILL_LOST, "is lost")
+        else:
             self.failed_beside = error
-            if self._decode_upstream is not None:
-                self._decode_upstream.cut_off("waits for a prefill that failed")
+        if self._decode_upstream is not None:
+            self._decode_upstream.cut_off("waits for a prefill that failed")
+        if not isinstance(error, HandOffError):
+            raise error  # a bug of ours
 
     async def _call(self, replica: Replica, method: bytes, target: bytes, body: bytes) -> bytes:
         what = f"{method.decode()} {target.decode()}"

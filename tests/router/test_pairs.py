@@ -1,0 +1,445 @@
+"""Requests over pairs of stand-ins, protocol by protocol."""
+
+import asyncio
+import json
+
+import pytest
+
+from pointsman.dispatch.log_file import read_log
+from pointsman.dispatch.record import FellBack, HandedOff, Prefilled
+from pointsman.replay.replay import replay_same
+from pointsman.router.handoff.sglang import new_room
+from pointsman.router.settings import Holding, Timeouts
+from tests.router.fake_replicas import answer_json, answer_stream, never_answer
+from tests.router.pair_stand_ins import (
+    CHAT,
+    ONE_TOKEN,
+    PARAMETERS,
+    Rooms,
+    Slots,
+    answers,
+    bodies,
+    nixl_prefill,
+    pair_bench,
+    paths,
+)
+from tests.router.raw_http import RawClient
+from tests.router.routers import chat, completion, run, until
+
+BODY = chat("Hello", max_tokens=64, stream=True, stream_options={"include_usage": True}, top_p=0.10)
+
+
+def asked(handoff, prefill, decode, body=BODY, path=CHAT, **settings):
+    """(answer, prefill's bodies, decode's bodies, failures, hand-offs) of one request."""
+
+    async def main():
+        async with pair_bench(handoff, [prefill], [decode], **settings) as at:
+            answer = await at.client.post(path, body)
+            seen = bodies(at.prefill), bodies(at.decode)
+        return answer, *seen, at.failures, at.handoffs[0]
+
+    return run(main())
+
+
+# NIXL.
+
+
+def test_nixl_asks_for_one_token_and_hands_the_parameters_on_unchanged():
+    answer, prefill, decode, failures, handoffs = asked("nixl", nixl_prefill, answer_stream)
+    assert answer.status == 200
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+    wanted = {
+        "do_remote_decode": True,
+        "do_remote_prefill": False,
+        **dict.fromkeys(("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")),
+    }
+    assert prefill == [
+        {
+            "model": "m",
+            "messages": BODY["messages"],
+            "top_p": 0.1,
+            "max_tokens": 1,
+            "max_completion_tokens": 1,
+            "stream": False,
+            "kv_transfer_params": wanted,
+        }
+    ]
+    assert decode == [{**BODY, "kv_transfer_params": PARAMETERS}]
+    assert (failures, handoffs) == ({}, 1)
+
+
+def test_values_of_the_body_pass_byte_for_byte():
+    raw = b'{"messages":[{"role":"user","content":"\\u0041"}],"top_p":0.10,"seed":%d}' % 10**23
+
+    async def main():
+        async with pair_bench("nixl", [nixl_prefill], [answer_json]) as at:
+            await at.client.post(CHAT, raw)
+            return at.prefill.requests[0].body, at.decode.requests[0].body
+
+    for body in run(main()):
+        assert b'"seed":1' + b"0" * 23 in body
+        assert b'"content":"\\u0041"' in body
+        assert b'"top_p":0.10' in body
+
+
+def test_a_client_cannot_say_where_a_cache_is_fetched():
+    body = chat("Hello", kv_transfer_params={"remote_host": "evil"})
+    _, prefill, decode, _, _ = asked("nixl", nixl_prefill, answer_json, body)
+    assert b"evil" not in json.dumps([prefill, decode]).encode()
+    failing = answers({}, b"500 Oops")
+    _, _, decode, failures, _ = asked("nixl", failing, answer_json, body)
+    assert failures == {"prefill_error": 1}
+    assert "kv_transfer_params" not in decode[0]
+
+
+def test_both_get_the_same_request_id_and_the_answer_names_both():
+    async def main():
+        async with pair_bench("nixl", [nixl_prefill], [answer_json]) as at:
+            said = {"x_request_id": "r-1", "authorization": "Bearer k"}
+            answer = await at.client.post(CHAT, chat(), **said)
+            ids = [each.requests[0].headers["x-request-id"] for each in (at.prefill, at.decode)]
+            keys = [each.requests[0].headers["authorization"] for each in (at.prefill, at.decode)]
+            named = answer.headers["x-pointsman-prefill"], answer.headers["x-pointsman-replica"]
+            return ids, keys, named == (at.prefill.url, at.decode.url)
+
+    assert run(main()) == (["r-1"] * 2, ["Bearer k"] * 2, True)
+
+
+@pytest.mark.parametrize("parameters", [None, {}, {"kv_transfer_params": None}])
+def test_an_answer_without_parameters_falls_back(parameters):
+    prefill = answers({**ONE_TOKEN, **(parameters or {})})
+    answer, _, decode, failures, handoffs = asked("nixl", prefill, answer_stream)
+    assert answer.status == 200
+    assert decode == [BODY]
+    assert (failures, handoffs) == ({"no_parameters": 1}, 0)
+
+
+@pytest.mark.parametrize("body", [chat(n=2), completion(["a", "b"])])
+def test_what_has_no_one_cache_is_not_handed_off(body):
+    path = CHAT if "messages" in body else "/v1/completions"
+    answer, prefill, decode, failures, _ = asked("nixl", nixl_prefill, answer_json, body, path)
+    assert (answer.status, prefill, decode) == (200, [], [body])
+    assert failures == {"several_answers": 1}
+
+
+# A failed prefill, of any protocol.
+
+
+async def dies(request, wire):
+    wire.die()
+
+
+async def talks_nonsense(request, wire):
+    await wire.send(b"SMTP ready\r\n\r\n")
+
+
+FAILED_PREFILLS = {
+    "prefill_error": answers({}, b"503 Full"),
+    "prefill_lost": dies,
+    "prefill_timeout": never_answer,
+}
+
+
+@pytest.mark.parametrize("handoff", ["nixl", "shared_storage"])
+@pytest.mark.parametrize("cause", FAILED_PREFILLS)
+def test_a_failed_prefill_falls_back_and_is_counted(cause, handoff):
+    timeouts = Timeouts(first_byte_ms=200.0 if cause == "prefill_timeout" else 5000.0)
+    answer, _, decode, failures, handoffs = asked(
+        handoff, FAILED_PREFILLS[cause], answer_stream, timeouts=timeouts
+    )
+    assert (answer.status, decode) == (200, [BODY])
+    assert (failures, handoffs) == ({cause: 1}, 0)
+
+
+def test_a_prefill_that_talks_nonsense_falls_back():
+    *_, failures, _ = asked("nixl", talks_nonsense, answer_stream)
+    assert failures == {"prefill_lost": 1}
+
+
+def test_a_prefill_replica_that_cannot_be_reached_falls_back_and_is_left_out():
+    async def main():
+        async with pair_bench("nixl", [nixl_prefill], [answer_json]) as at:
+            at.prefill._server.close()
+            await until(lambda: at.router.membership.ready == [1])
+            at.router.membership[0].health.is_well()  # nobody knows yet
+            first = await at.client.post(CHAT, chat())
+            second = await at.client.post(CHAT, chat())
+            return first.status, second.status, at.failures, at.decode.requests
+
+    first, second, failures, requests = run(main())
+    assert (first, second) == (200, 200)
+    assert failures.get("prefill_unreachable", 0) <= 1
+    assert len(requests) == 2
+
+
+def test_a_refusal_of_the_prefill_goes_to_the_client_and_the_decode_replica_hears_nothing():
+    refusal = {"error": {"message": "too long", "code": 400}}
+    answer, prefill, decode, failures, _ = asked("nixl", answers(refusal, b"400 Bad"), answer_json)
+    assert (answer.status, answer.json) == (400, refusal)
+    assert (len(prefill), decode) == (1, [])
+    assert failures == {"rejected": 1}
+
+
+# Shared storage.
+
+
+def test_shared_storage_prefills_one_token_and_sends_the_request_as_it_came():
+    answer, prefill, decode, failures, handoffs = asked(
+        "shared_storage", answers(ONE_TOKEN), answer_stream
+    )
+    assert answer.status == 200
+    assert (prefill[0]["max_tokens"], prefill[0]["stream"]) == (1, False)
+    assert decode == [BODY]
+    assert (failures, handoffs) == ({}, 1)
+
+
+# SGLang.
+
+
+def test_sglang_sends_the_same_body_with_a_room_to_both_at_once():
+    rooms = Rooms()
+    _, prefill, decode, failures, handoffs = asked("sglang", rooms.prefill, rooms.decode)
+    assert prefill == decode
+    assert 0 <= prefill[0]["bootstrap_room"] < 2**63
+    assert (prefill[0]["bootstrap_host"], prefill[0]["bootstrap_port"]) == ("127.0.0.1", 8998)
+    assert BODY.items() <= decode[0].items()
+    assert (failures, handoffs) == ({}, 1)
+
+
+def test_sglang_gives_each_of_several_its_room():
+    body = completion(["a", "b", "c"])
+    _, prefill, _, _, _ = asked("sglang", answers(ONE_TOKEN), answer_json, body, "/v1/completions")
+    assert len(set(prefill[0]["bootstrap_room"])) == 3
+    assert prefill[0]["bootstrap_host"] == ["127.0.0.1"] * 3
+    assert prefill[0]["bootstrap_port"] == [8998] * 3
+
+
+@pytest.mark.parametrize("cause", ["prefill_error", "prefill_lost"])
+def test_where_decode_cannot_do_without_a_failed_prefill_both_are_aborted_and_another_is_tried(
+    cause,
+):
+    rooms = Rooms()
+
+    async def main():
+        prefills = [FAILED_PREFILLS[cause], rooms.prefill]
+        async with pair_bench("sglang", prefills, [rooms.decode], retries=1) as at:
+            answer = await at.client.post(CHAT, chat())
+            await until(lambda: at.decode.open_connections <= 1)
+            return answer, at.failures, [len(each.requests) for each in at.prefills]
+
+    answer, failures, requests = run(main())
+    assert answer.status == 200
+    assert answer.headers["x-pointsman-attempts"] == "2"
+    assert (failures, requests) == ({cause: 1}, [1, 1])
+
+
+def test_sglang_without_retries_says_that_the_prefill_failed():
+    answer, _, _, failures, _ = asked(
+        "sglang", FAILED_PREFILLS["prefill_error"], never_answer, retries=0
+    )
+    assert (answer.status, answer.json["error"]["code"]) == (502, "replica_lost")
+    assert failures == {"prefill_error": 1}
+
+
+def test_sglang_passes_a_refusal_of_the_prefill_on():
+    refusal = {"error": {"message": "too long"}}
+    answer, *_, failures, _ = asked("sglang", answers(refusal, b"400 Bad"), never_answer)
+    assert (answer.status, answer.json) == (400, refusal)
+    assert failures == {"rejected": 1}
+
+
+def test_where_decode_cannot_do_without_requests_wait_for_a_prefill_replica():
+    rooms = Rooms()
+
+    async def main():
+        holding = Holding(timeout_ms=5000.0)
+        async with pair_bench("sglang", [rooms.prefill], [rooms.decode], holding=holding) as at:
+            at.router.membership.drain(0)
+            at.client.send("POST", CHAT, chat())
+            await until(lambda: at.router.admission.held == 1)
+            at.router.membership[0].is_draining = False
+            at.router.membership._sort_out()
+            return (await at.client.response()).status
+
+    assert run(main()) == 200
+
+
+# llama.cpp.
+
+
+def test_llamacpp_saves_the_slot_of_the_prefill_and_decodes_on_the_restored_one():
+    files = {}
+
+    async def main():
+        async with pair_bench("llamacpp", [Slots(files)], [Slots(files)]) as at:
+            answer = await at.client.post(CHAT, BODY)
+            page = await at.client.request("GET", "/metrics")
+            return answer, at.prefill, at.decode, page.body.decode(), at.failures
+
+    answer, prefill, decode, page, failures = run(main())
+    assert (answer.status, failures) == (200, {})
+    assert paths(prefill) == ["/props", CHAT, "/slots/0?action=save"]
+    assert paths(decode) == ["/props", "/slots/0?action=restore", CHAT]
+    computed = bodies(prefill)[1]
+    assert (computed["n_predict"], computed["id_slot"], computed["stream"]) == (0, 0, False)
+    assert not {"max_tokens", "stream_options"} & computed.keys()
+    assert bodies(decode)[2] == {**BODY, "id_slot": 0, "cache_prompt": True}
+    assert bodies(prefill)[2] == bodies(decode)[1]
+    assert "pointsman_handoff_bytes_total" in page
+    [moved] = [line for line in page.splitlines() if line.startswith("pointsman_handoff_bytes")]
+    assert moved.endswith(" 2500000")
+
+
+def test_the_files_of_slots_are_written_over():
+    files = {}
+
+    async def main():
+        async with pair_bench("llamacpp", [Slots(files)], [Slots(files)]) as at:
+            for number in range(6):
+                await at.client.post(CHAT, chat(f"{number}" * 400))
+
+    run(main())
+    assert 1 <= len(files) <= 2
+
+
+REFUSED_TRANSFERS = {
+    "save is refused": ("transfer_failed", {"prefill": "action=save"}, {}),
+    "restore is refused": ("transfer_failed", {"decode": "action=restore"}, {}),
+    "save hangs": ("transfer_timeout", {}, {"prefill": "action=save"}),
+    "restore hangs": ("transfer_timeout", {}, {"decode": "action=restore"}),
+    "no props": ("transfer_failed", {"prefill": "/props"}, {}),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED_TRANSFERS)
+def test_a_transfer_that_fails_or_hangs_falls_back(kind):
+    cause, refuses, stalls = REFUSED_TRANSFERS[kind]
+    files = {}
+    made = {
+        who: Slots(files, refuses=refuses.get(who, ""), stalls_at=stalls.get(who, ""))
+        for who in ("prefill", "decode")
+    }
+    answer, _, decode, failures, handoffs = asked(
+        "llamacpp", made["prefill"], made["decode"], timeout_ms=200.0
+    )
+    assert answer.status == 200
+    assert decode[-1] == BODY
+    assert (failures, handoffs) == ({cause: 1}, 0)
+
+
+def test_a_decode_replica_without_a_free_slot_gets_the_request_without_a_hand_off():
+    files, gate = {}, asyncio.Event()
+
+    class Busy(Slots):
+        async def __call__(self, request, wire):
+            if request.path == CHAT:
+                await gate.wait()
+            await super().__call__(request, wire)
+
+    async def main():
+        busy = Busy(files, slots=1)
+        pair = pair_bench("llamacpp", [Slots(files)], [busy])
+        async with pair as at, RawClient(at.port) as other:
+            other.send("POST", CHAT, chat())
+            await until(lambda: CHAT in paths(at.decode))
+            at.client.send("POST", CHAT, chat("second"))
+            await until(lambda: paths(at.decode).count(CHAT) == 2)
+            gate.set()
+            statuses = [(await each.response()).status for each in (other, at.client)]
+            return statuses, at.failures, at.handoffs
+
+    assert run(main()) == ([200, 200], {"no_room": 1}, [1])
+
+
+# What is not handed off.
+
+
+def test_other_paths_go_to_a_decode_replica_by_itself():
+    answer, prefill, decode, failures, handoffs = asked(
+        "nixl", nixl_prefill, answer_json, {"input": "x"}, "/v1/embeddings"
+    )
+    assert (answer.status, prefill, decode) == (200, [], [{"input": "x"}])
+    assert (failures, handoffs) == ({}, 0)
+    assert "x-pointsman-prefill" not in answer.headers
+
+
+def test_while_no_prefill_replica_is_ready_decode_replicas_do_it_alone():
+    async def main():
+        async with pair_bench("nixl", [nixl_prefill], [answer_json, answer_json]) as at:
+            at.router.membership.drain(0)
+            statuses = [(await at.client.post(CHAT, chat())).status for _ in range(4)]
+            return statuses, len(at.prefill.requests), at.failures
+
+    assert run(main()) == ([200] * 4, 0, {})
+
+
+# R29 and R34.
+
+
+@pytest.mark.parametrize(
+    "policy", ["round_robin", "queue_aware", "fewest_misses", "locality_aware"]
+)
+def test_of_two_and_two_all_four_are_used_and_pairs_are_chosen_as_pairs(policy, tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        gate = asyncio.Event()
+
+        async def waits(request, wire):
+            await gate.wait()
+            await nixl_prefill(request, wire)
+
+        async with pair_bench("nixl", [waits] * 2, [answer_json] * 2, policy, log=log) as at:
+            clients = [RawClient(at.port) for _ in range(8)]
+            for number, client in enumerate(clients):
+                await client.__aenter__()
+                client.send("POST", CHAT, chat(f"{number}: " + "word " * 200))
+            await until(lambda: sum(len(each.requests) for each in at.prefills) == 8)
+            gate.set()
+            for client in clients:
+                assert (await client.response()).status == 200
+                await client.__aexit__()
+            return [len(each.requests) for each in (*at.prefills, *at.decodes)]
+
+    assert run(main()) == [4, 4, 4, 4]
+    choices = read_log(log).choices
+    assert {choice.pair for choice in choices} <= {(0, 2), (1, 3), (0, 3), (1, 2)}
+    assert all(choice.candidates == [0, 1, 2, 3] for choice in choices)
+
+
+def test_a_million_rooms_in_one_burst_are_all_different():
+    assert len({new_room() for _ in range(10**6)}) == 10**6
+
+
+# The log.
+
+
+def test_the_log_tells_of_each_hand_off_and_replays_to_the_same_choices(tmp_path):
+    path = tmp_path / "log"
+
+    async def main():
+        calls = iter(range(100))
+
+        async def prefill(request, wire):
+            fails = next(calls) % 5 == 4
+            await (answers({}, b"500 Oops") if fails else nixl_prefill)(request, wire)
+
+        async with pair_bench(
+            "nixl", [prefill] * 2, [answer_stream] * 2, "fewest_misses", log=path
+        ) as at:
+            for number in range(12):
+                body = chat("shared " * 300 + str(number % 3), stream=number % 2 == 0)
+                assert (await at.client.post(CHAT, body)).status == 200
+        return at.failures
+
+    failures = run(main())
+    log = read_log(path)
+    kinds = [type(event) for event in log.events]
+    fallen = failures["prefill_error"]
+    assert fallen >= 1
+    assert kinds.count(FellBack) == fallen
+    assert kinds.count(Prefilled) == kinds.count(HandedOff) == 12 - fallen
+    assert log.head.version == 4
+    assert len(log.outcomes) == 12
+    replayed = replay_same(log)
+    assert (replayed.choices, replayed.differences) == (12, [])
