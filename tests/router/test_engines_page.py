@@ -18,6 +18,7 @@ from pointsman.router.engine.scraper import (
 )
 from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prometheus.page import ReplicaState, RouterState, page
+from pointsman.router.prometheus.pair_counters import PairCounters
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "engines.md").read_text()
 
@@ -39,6 +40,7 @@ def test_every_metric_of_the_router_is_on_the_page_and_no_other():
         "http://a", 0, 0, False, 1.0, Reading(every, 0.0, 1.0), Attempts(), [KvCounts()]
     )
     shown = page(counters, RouterState("1", "p", 0.0, [replica]))
+    shown += PairCounters([("http://a", "http://b")]).page()
     names = set(re.findall(r"^# TYPE (\w+) ", shown, flags=re.MULTILINE))
     assert set(re.findall(r"`(pointsman_\w+)`", TEXT)) == names
 
