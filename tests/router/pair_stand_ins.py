@@ -19,7 +19,7 @@ from pointsman.router.service import Router
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, Script, answer_json, sized
 from tests.router.raw_http import RawClient
-from tests.router.routers import routing
+from tests.router.routers import chat, routing, run
 
 CHAT = "/v1/chat/completions"
 
@@ -163,3 +163,18 @@ def bodies(fake: FakeReplica) -> list[dict]:
 
 def paths(fake: FakeReplica) -> list[str]:
     return [request.path for request in fake.requests]
+
+
+BODY = chat("Hello", max_tokens=64, stream=True, stream_options={"include_usage": True}, top_p=0.10)
+
+
+def asked(handoff, prefill, decode, body=BODY, path=CHAT, **settings):
+    """(answer, prefill's bodies, decode's bodies, failures, hand-offs) of one request."""
+
+    async def main():
+        async with pair_bench(handoff, [prefill], [decode], **settings) as at:
+            answer = await at.client.post(path, body)
+            seen = bodies(at.prefill), bodies(at.decode)
+        return answer, *seen, at.failures, at.handoffs[0]
+
+    return run(main())

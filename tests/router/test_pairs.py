@@ -5,43 +5,23 @@ import json
 
 import pytest
 
-from pointsman.core.errors import InputError
 from pointsman.dispatch.log_file import read_log
-from pointsman.dispatch.log_rotation import Rotation
-from pointsman.dispatch.record import FellBack, HandedOff, Prefilled
-from pointsman.replay.replay import replay_same
 from pointsman.router.handoff.sglang import new_room
 from pointsman.router.settings import Holding, Timeouts
 from tests.router.fake_replicas import answer_json, answer_stream, never_answer
 from tests.router.pair_stand_ins import (
+    BODY,
     CHAT,
     ONE_TOKEN,
     PARAMETERS,
     Rooms,
-    Slots,
     answers,
-    bodies,
+    asked,
     nixl_prefill,
     pair_bench,
-    paths,
 )
 from tests.router.raw_http import RawClient
 from tests.router.routers import chat, completion, run, until
-
-BODY = chat("Hello", max_tokens=64, stream=True, stream_options={"include_usage": True}, top_p=0.10)
-
-
-def asked(handoff, prefill, decode, body=BODY, path=CHAT, **settings):
-    """(answer, prefill's bodies, decode's bodies, failures, hand-offs) of one request."""
-
-    async def main():
-        async with pair_bench(handoff, [prefill], [decode], **settings) as at:
-            answer = await at.client.post(path, body)
-            seen = bodies(at.prefill), bodies(at.decode)
-        return answer, *seen, at.failures, at.handoffs[0]
-
-    return run(main())
-
 
 # NIXL.
 
@@ -266,93 +246,6 @@ def test_where_decode_cannot_do_without_requests_wait_for_a_prefill_replica():
     assert run(main()) == 200
 
 
-# llama.cpp.
-
-
-def test_llamacpp_saves_the_slot_of_the_prefill_and_decodes_on_the_restored_one():
-    files = {}
-
-    async def main():
-        async with pair_bench("llamacpp", [Slots(files)], [Slots(files)]) as at:
-            answer = await at.client.post(CHAT, BODY)
-            page = await at.client.request("GET", "/metrics")
-            return answer, at.prefill, at.decode, page.body.decode(), at.failures
-
-    answer, prefill, decode, page, failures = run(main())
-    assert (answer.status, failures) == (200, {})
-    assert paths(prefill) == ["/props", CHAT, "/slots/0?action=save"]
-    assert paths(decode) == ["/props", "/slots/0?action=restore", CHAT]
-    computed = bodies(prefill)[1]
-    assert (computed["n_predict"], computed["id_slot"], computed["stream"]) == (0, 0, False)
-    assert not {"max_tokens", "stream_options"} & computed.keys()
-    assert bodies(decode)[2] == {**BODY, "id_slot": 0, "cache_prompt": True}
-    assert bodies(prefill)[2] == bodies(decode)[1]
-    assert "pointsman_handoff_bytes_total" in page
-    [moved] = [line for line in page.splitlines() if line.startswith("pointsman_handoff_bytes")]
-    assert moved.endswith(" 2500000")
-
-
-def test_the_files_of_slots_are_written_over():
-    files = {}
-
-    async def main():
-        async with pair_bench("llamacpp", [Slots(files)], [Slots(files)]) as at:
-            for number in range(6):
-                await at.client.post(CHAT, chat(f"{number}" * 400))
-
-    run(main())
-    assert 1 <= len(files) <= 2
-
-
-REFUSED_TRANSFERS = {
-    "save is refused": ("transfer_failed", {"prefill": "action=save"}, {}),
-    "restore is refused": ("transfer_failed", {"decode": "action=restore"}, {}),
-    "save hangs": ("transfer_timeout", {}, {"prefill": "action=save"}),
-    "restore hangs": ("transfer_timeout", {}, {"decode": "action=restore"}),
-    "no props": ("transfer_failed", {"prefill": "/props"}, {}),
-}
-
-
-@pytest.mark.parametrize("kind", REFUSED_TRANSFERS)
-def test_a_transfer_that_fails_or_hangs_falls_back(kind):
-    cause, refuses, stalls = REFUSED_TRANSFERS[kind]
-    files = {}
-    made = {
-        who: Slots(files, refuses=refuses.get(who, ""), stalls_at=stalls.get(who, ""))
-        for who in ("prefill", "decode")
-    }
-    answer, _, decode, failures, handoffs = asked(
-        "llamacpp", made["prefill"], made["decode"], timeout_ms=200.0
-    )
-    assert answer.status == 200
-    assert decode[-1] == BODY
-    assert (failures, handoffs) == ({cause: 1}, 0)
-
-
-def test_a_decode_replica_without_a_free_slot_gets_the_request_without_a_hand_off():
-    files, gate = {}, asyncio.Event()
-
-    class Busy(Slots):
-        async def __call__(self, request, wire):
-            if request.path == CHAT:
-                await gate.wait()
-            await super().__call__(request, wire)
-
-    async def main():
-        busy = Busy(files, slots=1)
-        pair = pair_bench("llamacpp", [Slots(files)], [busy])
-        async with pair as at, RawClient(at.port) as other:
-            other.send("POST", CHAT, chat())
-            await until(lambda: CHAT in paths(at.decode))
-            at.client.send("POST", CHAT, chat("second"))
-            await until(lambda: paths(at.decode).count(CHAT) == 2)
-            gate.set()
-            statuses = [(await each.response()).status for each in (other, at.client)]
-            return statuses, at.failures, at.handoffs
-
-    assert run(main()) == ([200, 200], {"no_room": 1}, [1])
-
-
 # What is not handed off.
 
 
@@ -363,6 +256,15 @@ def test_other_paths_go_to_a_decode_replica_by_itself():
     assert (answer.status, prefill, decode) == (200, [], [{"input": "x"}])
     assert (failures, handoffs) == ({}, 0)
     assert "x-pointsman-prefill" not in answer.headers
+
+
+def test_a_body_that_is_not_read_goes_to_a_decode_replica_as_it_came():
+    async def main():
+        async with pair_bench("nixl", [nixl_prefill], [answer_json]) as at:
+            answer = await at.client.post(CHAT, b"\x1f\x8b", content_encoding="gzip")
+            return answer.status, len(at.prefill.requests), at.decode.requests[0].body
+
+    assert run(main()) == (200, 0, b"\x1f\x8b")
 
 
 def test_while_no_prefill_replica_is_ready_decode_replicas_do_it_alone():
@@ -411,83 +313,3 @@ def test_of_two_and_two_all_four_are_used_and_pairs_are_chosen_as_pairs(policy, 
 
 def test_a_million_rooms_in_one_burst_are_all_different():
     assert len({new_room() for _ in range(10**6)}) == 10**6
-
-
-# The log.
-
-
-def test_the_log_tells_of_each_hand_off_and_replays_to_the_same_choices(tmp_path):
-    path = tmp_path / "log"
-
-    async def main():
-        calls = iter(range(100))
-
-        async def prefill(request, wire):
-            fails = next(calls) % 5 == 4
-            await (answers({}, b"500 Oops") if fails else nixl_prefill)(request, wire)
-
-        async with pair_bench(
-            "nixl", [prefill] * 2, [answer_stream] * 2, "fewest_misses", log=path
-        ) as at:
-            for number in range(12):
-                body = chat("shared " * 300 + str(number % 3), stream=number % 2 == 0)
-                assert (await at.client.post(CHAT, body)).status == 200
-        return at.failures
-
-    failures = run(main())
-    log = read_log(path)
-    kinds = [type(event) for event in log.events]
-    fallen = failures["prefill_error"]
-    assert fallen >= 1
-    assert kinds.count(FellBack) == fallen
-    assert kinds.count(Prefilled) == kinds.count(HandedOff) == 12 - fallen
-    assert log.head.version == 4
-    assert len(log.outcomes) == 12
-    replayed = replay_same(log)
-    assert (replayed.choices, replayed.differences) == (12, [])
-
-
-def test_a_log_that_is_cut_while_hand_offs_go_on_replays_file_by_file(tmp_path):
-    path = tmp_path / "log"
-
-    async def main():
-        gate = asyncio.Event()
-
-        async def prefill(request, wire):
-            if "waits" in request.body.decode():
-                await gate.wait()
-            await nixl_prefill(request, wire)
-
-        settings = {"log": path, "log_rotation": Rotation(most_bytes=1)}
-        pair = pair_bench("nixl", [prefill] * 2, [answer_stream] * 2, "fewest_misses", **settings)
-        async with pair as at, RawClient(at.port) as other:
-            for _ in range(3):
-                await at.client.post(CHAT, chat("shared " * 200, stream=True))
-            other.send("POST", CHAT, chat("waits " * 200, stream=True))
-            await until(lambda: len(at.router.dispatcher.pair_ledger.prefills) == 1)
-            at.router._log.rotate_if_full(at.router._snapshot)
-            await at.client.post(CHAT, chat("shared " * 200, stream=True))
-            gate.set()
-            assert (await other.response()).status == 200
-            await at.client.post(CHAT, chat("shared " * 200, stream=True))
-
-    run(main())
-    whole, last = replay_same(read_log(*tmp_path.glob("log*"))), replay_same(read_log(path))
-    assert (whole.choices, whole.differences) == (6, [])
-    assert (last.choices, last.differences) == (2, [])
-
-
-def test_a_line_of_a_hand_off_where_there_are_no_pairs_is_refused(tmp_path):
-    path = tmp_path / "log"
-    run(_one_request(path))
-    lines = path.read_text().splitlines()
-    head = json.loads(lines[0])
-    del head["pairs"], head["moves_all"]
-    path.write_text("\n".join([json.dumps(head), *lines[1:], ""]))
-    with pytest.raises(InputError, match="line 2: "):
-        read_log(path)
-
-
-async def _one_request(path):
-    async with pair_bench("nixl", [nixl_prefill], [answer_stream], log=path) as at:
-        await at.client.post(CHAT, BODY)

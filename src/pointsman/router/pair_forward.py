@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
+
+import msgspec
 
 from pointsman.router.admission import Place
 from pointsman.router.exchange import Call, forward, request_bytes
@@ -67,8 +69,8 @@ class PairForward:
         else:
             relay.say(b"x-pointsman-prefill: %b\r\n" % place.prefill.url.encode())
             with ExitStack() as ends:
-                legs = PairLegs(call, place, self._own_fields(request) or {}, ends)
-                legs.timeout_ms, legs.membership = self._timeout_ms, self._membership
+                means = LegMeans(self._membership, self._timeout_ms, ends)
+                legs = PairLegs(call, place, self._own_fields(request) or {}, means)
                 await self._over(legs, relay)
 
     def _own_fields(self, request: ClientRequest) -> Fields | None:
@@ -76,7 +78,7 @@ class PairForward:
         not read."""
         try:
             fields = fields_of_body(request.body)
-        except ValueError:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         return {name: raw for name, raw in fields.items() if name not in self._protocol.reserved}
 
@@ -105,19 +107,25 @@ class PairForward:
             raise legs.blamed(legs.failed_beside) from None
 
 
+@dataclass(frozen=True, slots=True)
+class LegMeans:
+    """``timeout_ms``: of each call that moves a cache. ``ends``: what is to be done at the end."""
+
+    membership: Membership
+    timeout_ms: float
+    ends: ExitStack
+
+
 class PairLegs:
     """What a protocol works with for one request (handoff/protocol.py)."""
 
-    timeout_ms: float
-    membership: Membership
-
-    def __init__(self, call: Call, place: PairPlace, fields: Fields, ends: ExitStack) -> None:
+    def __init__(self, call: Call, place: PairPlace, fields: Fields, means: LegMeans) -> None:
         assert place.prefill is not None
         self.call = call
         self.place = place
         self.fields = fields
         self.failed_beside: HandOffError | None = None
-        self._ends = ends
+        self._means = means
         self._prefill = place.prefill
         self._decode_upstream: Upstream | None = None
         self.chain = call.asked.question.chain.array
@@ -144,7 +152,7 @@ class PairLegs:
     def prefill_beside(self, fields: Fields) -> None:
         """The same, while the decode replica works."""
         flow = Flow(self._discarding(fields), self._look_beside)
-        self._ends.callback(flow.cancel)
+        self._means.ends.callback(flow.cancel)
         flow.go_on()
 
     def watch(self, upstream: Upstream) -> None:
@@ -167,7 +175,7 @@ class PairLegs:
 
     def at_end(self, act: Callable[[], None]) -> None:
         """To be done when the request is over there."""
-        self._ends.callback(act)
+        self._means.ends.callback(act)
 
     def failure(self, cause: str, what: str) -> HandOffError:
         """There is no hand-off because the prefill replica did this."""
@@ -199,11 +207,11 @@ class PairLegs:
         what = f"{method.decode()} {target.decode()}"
         request = replace(_asking(self.call.request, body), method=method, target=target)
         try:
-            answer = await self._answer(replica, request, self.timeout_ms)
+            answer = await self._answer(replica, request, self._means.timeout_ms)
         except ReplicaError as error:
             raise HandOffError(TRANSFER_FAILED, error) from error
         if answer.is_late:
-            late = SilentError(f"replica {replica.url}: {what} took {self.timeout_ms:g} ms")
+            late = SilentError(f"replica {replica.url}: {what} took {self._means.timeout_ms:g} ms")
             raise HandOffError(TRANSFER_TIMEOUT, late)
         if answer.status != HTTPStatus.OK:
             refused = LostError(f"replica {replica.url} answered {what} with {answer.status}")
@@ -220,7 +228,9 @@ class PairLegs:
         """Tell of what the prefill replica itself answered."""
         body = bytes(self.call.request.body)
         fault = hash(body) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else 0
-        self.membership.answered(self._prefill, status, self.call.asked.question.model, fault)
+        self._means.membership.answered(
+            self._prefill, status, self.call.asked.question.model, fault
+        )
 
 
 def _cause_of(error: ReplicaError) -> str:
