@@ -7,7 +7,9 @@ import pytest
 
 from pointsman.dispatch.log_file import read_log
 from pointsman.router.handoff.sglang import new_room
+from pointsman.router.membership import MembershipError
 from pointsman.router.settings import Holding, Timeouts
+from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import answer_json, answer_stream, never_answer
 from tests.router.pair_stand_ins import (
     BODY,
@@ -275,6 +277,46 @@ def test_while_no_prefill_replica_is_ready_decode_replicas_do_it_alone():
             return statuses, len(at.prefill.requests), at.failures
 
     assert run(main()) == ([200] * 4, 0, {})
+
+
+def test_a_replica_that_is_added_makes_no_pairs_and_is_refused_with_a_word():
+    async def main():
+        async with pair_bench("nixl", [nixl_prefill], [answer_json], spare_slots=9) as at:
+            with pytest.raises(MembershipError, match="all 2 numbers of replicas have been used"):
+                at.router.membership.add(replica_address("http://127.0.0.1:9"))
+            health = await at.client.request("GET", "/health")
+            ready = [(await at.client.request("GET", "/ready")).status]
+            at.router.membership.drain(1)
+            ready.append((await at.client.request("GET", "/ready")).status)
+            return [each["role"] for each in health.json["replicas"]], ready
+
+    assert run(main()) == (["prefill", "decode"], [200, 503])
+
+
+def test_a_full_pair_is_no_candidate(tmp_path):
+    gate = asyncio.Event()
+
+    async def waits(request, wire):
+        await gate.wait()
+        await answer_json(request, wire)
+
+    async def main():
+        settings = {"log": tmp_path / "log", "max_in_flight": 1}
+        pair = pair_bench("nixl", [nixl_prefill] * 2, [waits] * 2, **settings)
+        async with pair as at, RawClient(at.port) as other:
+            other.send("POST", CHAT, chat())
+            await until(lambda: at.router.membership[2].in_flight == 1)
+            await until(lambda: at.router.membership[0].in_flight == 0)
+            at.client.send("POST", CHAT, chat())
+            await until(lambda: at.router.membership[3].in_flight == 1)
+            gate.set()
+            assert [(await each.response()).status for each in (other, at.client)] == [200, 200]
+
+    run(main())
+    first, second = read_log(tmp_path / "log").choices
+    assert first.candidates == [0, 1, 2, 3]
+    # Replica 2 has a request; the prefill replica 0 is free of it.
+    assert second.candidates == [1, 2]
 
 
 # R29 and R34.

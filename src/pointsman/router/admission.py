@@ -59,14 +59,18 @@ class Asked:
 class Place:
     """A choice, and the count of it on its replica, until ``end``: exactly once."""
 
-    __slots__ = ("_admission", "_is_over", "culprit", "replica", "ticket")
+    __slots__ = ("_admission", "_is_over", "replica", "ticket")
 
     def __init__(self, ticket: Ticket, admission: Admission) -> None:
         self.ticket = ticket
         self.replica: Replica = admission.membership.sent(ticket.replica)
-        self.culprit = ticket.replica  # who is not to get it again, should it fail
         self._admission = admission
         self._is_over = False
+
+    @property
+    def culprit(self) -> int:
+        """Who is not to get it again, where it failed."""
+        return self.replica.number
 
     def end(self, ending: Ending) -> None:
         """Give it back; calls after the first do nothing."""

@@ -18,15 +18,22 @@ class PairPlace(Place):
     """A choice of a pair; ``replica`` is that which answers, ``prefill`` that which computes the
     prompt for it, None where no other does."""
 
-    __slots__ = ("pair_ticket", "prefill")
+    __slots__ = ("blames_prefill", "pair_ticket", "prefill")
 
     def __init__(self, ticket: PairTicket, admission: PairAdmission) -> None:
         super().__init__(ticket, admission)
         self.pair_ticket = ticket
+        self.blames_prefill = False
         self.prefill: Replica | None = None
         if ticket.prefill is not None:
             self.prefill = admission.membership.sent(ticket.prefill)
             ticket.on_prefilled = self._free_prefill
+
+    @property
+    def culprit(self) -> int:
+        """Who is not to get it again, where it failed."""
+        blamed = self.prefill if self.blames_prefill else None
+        return (blamed or self.replica).number
 
     def _free_prefill(self) -> None:
         assert self.prefill is not None

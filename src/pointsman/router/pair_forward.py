@@ -184,7 +184,7 @@ class PairLegs:
     def blamed(self, failed: HandOffError) -> ReplicaError:
         """Counts the failure, for which the prefill replica is not to get the request again."""
         self.place.pair_ticket.count_failure(failed.cause)
-        self.place.culprit = self._prefill.number
+        self.place.blames_prefill = True
         return failed.error
 
     async def _discarding(self, fields: Fields) -> None:
