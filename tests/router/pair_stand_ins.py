@@ -51,8 +51,9 @@ nixl_prefill = answers({**ONE_TOKEN, "kv_transfer_params": PARAMETERS})
 
 @dataclass
 class Rooms:
-    """Where the two of an SGLang pair meet."""
+    """Where the two of an SGLang pair meet. ``left``: how many waited, and saw their client go."""
 
+    left: int = 0
     open: dict[int, asyncio.Event] = field(default_factory=dict)
 
     def of(self, request) -> asyncio.Event:
@@ -64,8 +65,16 @@ class Rooms:
         await wire.send(sized(json.dumps(ONE_TOKEN).encode()))
 
     async def decode(self, request, wire) -> None:
-        await self.of(request).wait()
-        await answer_json(request, wire)
+        met = asyncio.create_task(self.of(request).wait())
+        gone = asyncio.create_task(wire.reader.read(1))
+        await asyncio.wait((met, gone), return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        if met.done():
+            await answer_json(request, wire)
+            return
+        met.cancel()
+        self.left += 1
+        wire.die()
 
 
 @dataclass

@@ -208,7 +208,7 @@ def test_where_decode_cannot_do_without_a_failed_prefill_both_are_aborted_and_an
         prefills = [FAILED_PREFILLS[cause], rooms.prefill]
         async with pair_bench("sglang", prefills, [rooms.decode], retries=1) as at:
             answer = await at.client.post(CHAT, chat())
-            await until(lambda: at.decode.open_connections <= 1)
+            await until(lambda: rooms.left == 1)
             return answer, at.failures, [len(each.requests) for each in at.prefills]
 
     answer, failures, requests = run(main())
