@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from pointsman.router.health import Health
+from pointsman.router.outbox import Outbox
 from pointsman.router.settings import Timeouts
 from pointsman.router.upstream import ReplicaAddress, UnreachableError, Upstream
 
@@ -16,10 +17,12 @@ IDLE_LIMIT_S = 4.0
 Connect = Callable[[ReplicaAddress], Awaitable[Upstream]]
 
 
-async def connect_over_tcp(address: ReplicaAddress) -> Upstream:
+async def connect_over_tcp(address: ReplicaAddress, outbox: Outbox | None = None) -> Upstream:
     """A new connection. Raises OSError where none can be made."""
     loop = asyncio.get_running_loop()
-    _, made = await loop.create_connection(lambda: Upstream(address), address.host, address.port)
+    _, made = await loop.create_connection(
+        lambda: Upstream(address, outbox), address.host, address.port
+    )
     return made
 
 

@@ -37,6 +37,8 @@ from pointsman.router.kv_following import KvSettings, follow
 from pointsman.router.listening import BACKLOG, is_loopback
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
+from pointsman.router.outbox import Outbox
+from pointsman.router.pool import connect_over_tcp
 from pointsman.router.probes import Prober
 from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
@@ -160,7 +162,8 @@ class Router:
             room, settings.prefix_index_bytes, () if kv is None else kv.replicas
         )
         self._settings = settings
-        means = Means(settings.resilience)
+        outbox = Outbox()
+        means = Means(settings.resilience, connect=partial(connect_over_tcp, outbox=outbox))
         self.membership = Membership(settings.replicas, means, slots)
         self.membership.on_joined = self._welcome
         self.membership.on_restarted = self._forget
@@ -187,7 +190,7 @@ class Router:
             self.admission, reader, self.models, pages, settings.resilience.retries
         )
         self._tls = settings.tls
-        self.edge = Edge(settings.limits, settings.api_keys, complain)
+        self.edge = Edge(settings.limits, settings.api_keys, complain, outbox)
         self._edges = [self.edge]  # and that of the admin API
         self._reloading = self._reloading_of(settings, complain)
         self._servers: list[asyncio.Server] = []

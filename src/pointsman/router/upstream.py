@@ -22,6 +22,7 @@ import httptools
 
 from pointsman.core.errors import InputError, MachineError
 from pointsman.router.messages import MAX_HEAD_BYTES, Headers, ResponseHead, fields_of
+from pointsman.router.outbox import Outbox, Sender
 from pointsman.router.settings import Timeouts
 
 
@@ -120,10 +121,12 @@ class Upstream(asyncio.Protocol):
     _pieces: list[bytes]
     _complete: bool
 
-    def __init__(self, address: ReplicaAddress) -> None:
+    def __init__(self, address: ReplicaAddress, outbox: Outbox | None = None) -> None:
         self.idle_since_s = 0.0
         self.address = address
+        self._outbox = outbox or Outbox()
         self._transport: asyncio.Transport | None = None
+        self._sender: Sender | None = None
         self._sink: Sink | None = None
         self._reusable = True
         self._bodiless = False
@@ -144,29 +147,28 @@ class Upstream(asyncio.Protocol):
         self._reset()
         self._is_answered = False
         self._moved_s = time.monotonic()
-        if self._transport is None or self._transport.is_closing():
+        if self._sender is None or self._sender.is_closing:
             self._lose("closed the connection before the request")
         else:
-            self._transport.write(request)
+            self._sender.write(request)
 
     @property
     def reusable(self) -> bool:
         """Whether the next exchange may use this connection."""
-        transport = self._transport
         return (
             self._reusable
             and self._sink is None
-            and transport is not None
-            and not transport.is_closing()
-            and transport.get_write_buffer_size() == 0
+            and self._sender is not None
+            and not self._sender.is_closing
+            and self._sender.unsent_bytes == 0
         )
 
     def abort(self) -> None:
         """Give the connection up at once; the replica sees its client leave."""
         self._sink = None
         self._reusable = False
-        if self._transport is not None:
-            self._transport.abort()
+        if self._sender is not None:
+            self._sender.abort()
 
     def cut_off(self, why: str) -> None:
         """Give the connection up in the middle of its exchange."""
@@ -200,6 +202,7 @@ class Upstream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)
+        self._sender = Sender(self._transport, self._outbox)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in, and pass the body on in one piece."""
