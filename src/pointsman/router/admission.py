@@ -98,7 +98,7 @@ class Admission:
     ) -> None:
         self.dispatcher = dispatcher
         self.membership = membership
-        self.barred_for: Callable[[str | None], set[int]] = lambda model: set()
+        self.barred_for: Callable[[str | None], frozenset[int]] = lambda model: frozenset()
         self.held_bytes = 0
         self.refused = 0
         self._resilience = resilience
@@ -153,6 +153,8 @@ class Admission:
     def let_in(self) -> None:
         """Give places to those that wait in line, as far as there are any, and ask anew about those
         that are held for a replica that is not ready any more, or is again."""
+        if not self._lines and self._for_replicas is None:
+            return
         stuck: set[str | None] = set()
         while len(stuck) < len(self._lines) and self.membership.has_room:
             heads = (next(iter(line)) for key, line in self._lines.items() if key not in stuck)

@@ -27,7 +27,7 @@ async def connect_over_tcp(address: ReplicaAddress, outbox: Outbox | None = None
 
 
 def _is_fresh(upstream: Upstream, now_s: float) -> bool:
-    return upstream.reusable and now_s - upstream.idle_since_s <= IDLE_LIMIT_S
+    return upstream.is_kept and now_s - upstream.idle_since_s <= IDLE_LIMIT_S
 
 
 class Pool:

@@ -48,7 +48,10 @@ class Serving:
         await router.start(self.listener)
         if self.admin is not None and self.settings.admin is not None:
             await router.start_admin(self.admin, self.settings.admin.keys)
-        gc.freeze()  # the collector need not go through the compiler's objects again and again
+        # The collector need not go through the compiler's objects again and again, nor look for
+        # cycles after every few requests, which leave none.
+        gc.freeze()
+        gc.set_threshold(10_000)
         announce(self._said())
         await told.get()
         await _stop_or_be_told_again(router, told)

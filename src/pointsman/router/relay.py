@@ -18,7 +18,7 @@ from pointsman.router.messages import (
     head_bytes,
     passing,
 )
-from pointsman.router.prompt import CHAT, COMPLETIONS
+from pointsman.router.prompt import READ_PATHS
 from pointsman.router.upstream import LostError, ReplicaError
 from pointsman.router.usage import ResponseTap
 
@@ -140,7 +140,7 @@ class Relay:
         bodiless = self._request.method == b"HEAD" or head.status in (204, 304)
         sized = bodiless or b"content-length" in head.fields
         if not sized:
-            is_openai = self._request.path in (CHAT, COMPLETIONS)
+            is_openai = self._request.path in READ_PATHS
             self._ends_by_closing = is_openai and b"transfer-encoding" not in head.fields
             self._is_chunked = self._request.http_1_1
         framing = [(b"transfer-encoding", b"chunked")] if self._is_chunked else []

@@ -128,7 +128,7 @@ class Upstream(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._sender: Sender | None = None
         self._sink: Sink | None = None
-        self._reusable = True
+        self.is_kept = True  # by both sides, as far as we know
         self._bodiless = False
         self._is_paused = False
         self._is_used = False
@@ -156,7 +156,7 @@ class Upstream(asyncio.Protocol):
     def reusable(self) -> bool:
         """Whether the next exchange may use this connection."""
         return (
-            self._reusable
+            self.is_kept
             and self._sink is None
             and self._sender is not None
             and not self._sender.is_closing
@@ -166,7 +166,7 @@ class Upstream(asyncio.Protocol):
     def abort(self) -> None:
         """Give the connection up at once; the replica sees its client leave."""
         self._sink = None
-        self._reusable = False
+        self.is_kept = False
         if self._sender is not None:
             self._sender.abort()
 
@@ -216,7 +216,7 @@ class Upstream(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._reusable = False
+            self.is_kept = False
             self._pass_on()
             if not self._complete:
                 self._break("sent what is not HTTP")
@@ -229,7 +229,7 @@ class Upstream(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the exchange, well where the answer runs until the end of the connection."""
-        self._reusable = False
+        self.is_kept = False
         if self._sink is None:
             return
         if self._until_close and error is None:
@@ -245,7 +245,7 @@ class Upstream(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """An answer; a second one, that nobody asked for, makes the connection suspect."""
         if self._complete:
-            self._reusable = False
+            self.is_kept = False
 
     def on_status(self, phrase: bytes) -> None:
         """Collect the phrase."""
@@ -272,7 +272,7 @@ class Upstream(asyncio.Protocol):
         self._sink.begin(ResponseHead(status, self._phrase, self._headers, fields))
         if self._bodiless and status not in (204, 304):
             self._complete = True  # the parser would wait for a body: use it no more
-            self._reusable = False
+            self.is_kept = False
 
     def on_body(self, piece: bytes) -> None:
         """Collect; one read may bring many pieces."""
@@ -288,7 +288,7 @@ class Upstream(asyncio.Protocol):
             self._new_head()  # that was an interim answer; the real one follows
             return
         self._complete = True
-        self._reusable = self._reusable and self._parser.should_keep_alive()
+        self.is_kept = self.is_kept and self._parser.should_keep_alive()
 
     def _reset(self) -> None:
         self._parser: Any = httptools.HttpResponseParser(self)
