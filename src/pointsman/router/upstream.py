@@ -306,7 +306,9 @@ class Upstream(asyncio.Protocol):
 
     def _pass_on(self) -> None:
         if self._begun and self._sink is not None:
-            self._sink.body(b"".join(self._pieces), is_end=self._complete)
+            pieces = self._pieces
+            whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._sink.body(whole, is_end=self._complete)
 
     def _finish(self) -> None:
         self._is_used = True
