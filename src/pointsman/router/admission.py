@@ -41,11 +41,16 @@ class RefusedError(PointsmanError):
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """A request that wants a place: ``tried`` are the replicas that it is not to get again."""
+    """A request that wants a place: ``tried`` are the replicas that it is not to get again.
+
+    ``draw``: by which it is one of those that a replica of less weight may get, or is not, however
+    often it is asked about.
+    """
 
     question: Question
     size_bytes: int
     tried: set[int] = field(default_factory=set)
+    draw: float | None = None  # None: it has not been asked about
     held_until_s: float | None = None  # None: it has never waited
     turn: int = 0  # the lower goes first, once it has waited
     wait: Wait = NO_WAIT  # the one that goes on
@@ -239,7 +244,10 @@ class Admission:
     def _place_now(self, asked: Asked) -> Place | None:
         """None: no replica may have it, or it is held for one now."""
         barred = self.barred_for(asked.question.model)
-        candidates = self.membership.candidates(asked.tried | barred if barred else asked.tried)
+        without = asked.tried | barred if barred else asked.tried
+        if asked.draw is None:
+            asked.draw = self.membership.next_draw()
+        candidates = self.membership.candidates(without, asked.draw)
         if not candidates:
             return None
         chosen = self.dispatcher.ask(asked.question, candidates, asked.wait)

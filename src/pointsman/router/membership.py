@@ -228,14 +228,17 @@ class Membership:
         most = self._means.resilience.max_in_flight
         return most is None or replica.in_flight < most
 
-    def candidates(self, without: set[int]) -> list[int]:
-        """Those for the next request, ``without`` some: ready, not full, and, where they weigh less
-        than another one or are warming up, in their turn, unless none would remain."""
-        free = self._free(without)
+    def next_draw(self) -> float:
+        """The next request's, from [0, 1)."""
         self._asked += 1
+        return self._asked * _GOLDEN % 1.0
+
+    def candidates(self, without: set[int], draw: float) -> list[int]:
+        """Those for a request of that draw, ``without`` some: ready, not full, and, where they
+        weigh less than another one or are warming up, in their turn, unless none would remain."""
+        free = self._free(without)
         if not self._is_uneven:
             return free
-        draw = self._asked * _GOLDEN % 1.0
         shares = {number: self._members[number].share() for number in self._ready}
         self._is_uneven = self._is_one_left_out_at_times()
         most = max((self._members[number].options.weight for number in free), default=1.0)
