@@ -51,6 +51,11 @@ class Arrival:
     tried: frozenset[int] = frozenset()
 
 
+def holding_nobody() -> Holding:
+    """Requests wait for a replica that is ready and has room, and for no other reason."""
+    return Holding(timeout_ms=1e6)
+
+
 def rows(*given: tuple[float, int]) -> list[Arrival]:
     return [Arrival(*each) for each in given]
 

@@ -18,6 +18,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
 from pointsman.core.errors import PointsmanError
 from pointsman.dispatch.chosen import Chosen
@@ -158,15 +159,17 @@ class Admission:
     def let_in(self) -> None:
         """Give places to those that wait in line, as far as there are any, and ask anew about those
         that are held for a replica that is not ready any more, or is again."""
-        stuck: set[str | None] = set()
-        while len(stuck) < len(self._lines) and self.membership.has_room:
-            heads = (next(iter(line)) for key, line in self._lines.items() if key not in stuck)
-            first = min(heads, key=lambda held: held.asked.turn)
-            line = first.asked.line
+        heads = [(next(iter(line)).asked.turn, key) for key, line in self._lines.items()]
+        heapify(heads)
+        while heads and self.membership.has_room:
+            _, key = heappop(heads)
+            first = next(iter(self._lines[key]))
             if not self._let_in(first):
-                stuck.add(line)
-            elif first.asked.wait.hold is not None:
+                continue  # nor may any of those behind it have a place
+            if first.asked.wait.hold is not None:
                 self._look_at(first.asked.wait.hold.replica)
+            if key in self._lines:
+                heappush(heads, (next(iter(self._lines[key])).asked.turn, key))
         if self._for_replicas:
             for replica in self._for_replicas.replicas:
                 if replica in self._away or replica not in self.membership.ready:

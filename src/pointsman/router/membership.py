@@ -268,10 +268,12 @@ class Membership:
 
     def ended(self, replica: Replica) -> None:
         """One of its requests has ended."""
+        was_full = not self._has_room(replica)
         replica.in_flight -= 1
         assert replica.in_flight >= 0
         self._let_go(replica)
-        self.on_opening()
+        if was_full:
+            self.on_opening()
 
     def answered(self, replica: Replica, status: int, model: str | None, request: int) -> None:
         """It answered one, whose hash that is. Errors in a row may set it aside: where another one
