@@ -32,6 +32,7 @@ from pointsman.router.relay import Relay, Stamp
 from pointsman.router.status import OWN_PATHS, OwnPages
 from pointsman.router.upstream import (
     LostError,
+    OutOfFilesError,
     ReplicaAddress,
     ReplicaError,
     StaleConnectionError,
@@ -173,7 +174,7 @@ class Exchange:
         if call.asked.tried.issuperset(ready):
             for number in ready:
                 pool = self._membership[number].pool
-                with suppress(UnreachableError):
+                with suppress(UnreachableError, OutOfFilesError):
                     pool.release(await pool.connect())
 
     def _may_try_again(self, call: _Call, error: ReplicaError) -> bool:
