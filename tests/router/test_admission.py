@@ -3,7 +3,7 @@
 import asyncio
 
 from pointsman.dispatch.dispatcher import Ending, Question
-from pointsman.router.admission import Asked
+from pointsman.router.asked import Asked
 from tests.router.held_fleet import HeldFleet, holding_nobody
 
 MODELS = 50

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Ending
 from pointsman.dispatch.record import ERROR, RETRIED
-from pointsman.router.admission import Admission, Asked, Place, RefusedError
+from pointsman.router.admission import Admission, Place
 from pointsman.router.answers import Answer, failure, refusal
+from pointsman.router.asked import Asked, RefusedError
 from pointsman.router.client import ClientConnection
 from pointsman.router.flow import Signal
 from pointsman.router.membership import Replica
