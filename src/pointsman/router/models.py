@@ -100,11 +100,6 @@ class ModelTable:
             return set()
         return {number for number in self._replicas if not self._may_serve(number, model)}
 
-    def models_of(self, replica: int) -> list[str] | None:
-        """The ids of what the replica serves; None while that is not known."""
-        models = self._replicas[replica].models
-        return None if models is None else list(models)
-
     def may_be_unknown(self, model: str | None, living: Sequence[int]) -> bool:
         """Whether none of the living is known to serve it, or may: ``check`` says more."""
         return bool(living) and not self.candidates_for(model, living)
