@@ -47,8 +47,8 @@ def served(fake: FakeReplica) -> list[str]:
 
 
 async def known(at) -> None:
-    replicas = set(range(len(at.fakes)))
-    await until(lambda: at.router.models.barred_for("of nobody") == replicas)
+    replicas = at.router.models._replicas.values()
+    await until(lambda: all(replica.models is not None for replica in replicas))
 
 
 # The list.
