@@ -19,9 +19,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pointsman import POLICIES
-from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Memory, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.prefix_index import Chain
+from pointsman.dispatch.prefix_index import Chain, PrefixIndex
 from pointsman.dispatch.view import decide
 from pointsman.router.membership import SPARE_SLOTS
 from pointsman.router.prompt import BLOCK_TOKENS
@@ -59,11 +59,12 @@ def questions() -> Iterator[Question]:
 
 def measured(policy: str, replicas: int, in_flight: int) -> dict[str, float]:
     """Each part of a choice, at so many requests in flight."""
+    room = replicas + SPARE_SLOTS
     dispatcher = Dispatcher(
         Rules(POLICIES[policy]),
         [ReplicaFacts()] * replicas,
         lambda: time.monotonic() * 1e3,
-        room=replicas + SPARE_SLOTS,
+        memory=Memory(room, PrefixIndex(room)),
     )
     asked, tickets = questions(), deque()
     candidates = list(range(replicas))

@@ -325,9 +325,10 @@ def first_token(handle: Any, slot: int, now_ms: float) -> None:
     that came later, less an iteration of those that decode: a sample for the prefill's factor.
     """
     live = live_at(handle)
+    r = int(live.slots[slot].replica)
+    _assume_first_tokens(live, r, now_ms)
     if live.slots[slot].place >= 0:  # it was taken to have come
         return
-    r = int(live.slots[slot].replica)
     flight, account, costs = (
         live.in_flight.flights[slot],
         live.in_flight.accounts[r],

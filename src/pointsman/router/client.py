@@ -198,6 +198,7 @@ class ClientConnection(asyncio.Protocol):
         """The client has left: so does what was done for it."""
         self._edge.connections.discard(self)
         self._waiting.clear()
+        self._owes_continue = False
         if self._flow is not None:
             self._flow.cancel()
 

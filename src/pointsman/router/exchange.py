@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Ending
 from pointsman.dispatch.record import ERROR, RETRIED
-from pointsman.router.admission import Admission, Asked, Place, RefusedError
+from pointsman.router.admission import Admission, Place
 from pointsman.router.answers import Answer, failure, refusal
+from pointsman.router.asked import Asked, RefusedError
 from pointsman.router.client import ClientConnection
 from pointsman.router.flow import Signal
 from pointsman.router.membership import Replica
@@ -31,6 +32,7 @@ from pointsman.router.relay import Relay, Stamp
 from pointsman.router.status import OWN_PATHS, OwnPages
 from pointsman.router.upstream import (
     LostError,
+    OutOfFilesError,
     ReplicaAddress,
     ReplicaError,
     StaleConnectionError,
@@ -174,7 +176,7 @@ class Exchange:
         if call.asked.tried.issuperset(ready):
             for number in ready:
                 pool = self._membership[number].pool
-                with suppress(UnreachableError):
+                with suppress(UnreachableError, OutOfFilesError):
                     pool.release(await pool.connect())
 
     def _may_try_again(self, call: _Call, error: ReplicaError) -> bool:

@@ -113,11 +113,6 @@ class ModelTable:
             barred = self._barred[model] = frozenset(numbers)
         return barred
 
-    def models_of(self, replica: int) -> list[str] | None:
-        """The ids of what the replica serves; None while that is not known."""
-        models = self._replicas[replica].models
-        return None if models is None else list(models)
-
     def may_be_unknown(self, model: str | None, living: Sequence[int]) -> bool:
         """Whether none of the living is known to serve it, or may: ``check`` says more."""
         barred = self.barred_for(model)

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from errno import EMFILE, ENFILE
 
 from pointsman.router.health import Health
 from pointsman.router.outbox import Outbox
 from pointsman.router.settings import Timeouts
-from pointsman.router.upstream import ReplicaAddress, UnreachableError, Upstream
+from pointsman.router.upstream import (
+    OutOfFilesError,
+    ReplicaAddress,
+    UnreachableError,
+    Upstream,
+)
 
 # llama.cpp and uvicorn close a connection that was idle for 5 s; do not race them.
 IDLE_LIMIT_S = 4.0
@@ -66,7 +72,10 @@ class Pool:
         return None
 
     async def connect(self) -> Upstream:
-        """A new connection for one exchange. Raises UnreachableError where none can be made."""
+        """A new connection for one exchange.
+
+        Raises UnreachableError where none can be made, OutOfFilesError where that is our own fault.
+        """
         self.connects += 1
         try:
             made = await self.open()
@@ -78,7 +87,7 @@ class Pool:
         return made
 
     async def open(self) -> Upstream:
-        """A new connection that is the caller's own; nobody's health changes."""
+        """A new connection that is the caller's own; nobody's health changes. Raises as that."""
         making = asyncio.get_running_loop().create_task(
             self._open()
         )  # a limit of time wants a task
@@ -99,6 +108,8 @@ class Pool:
             if limit.expired():
                 why = f"takes no connection in {self._timeouts.connect_ms:g} ms"
                 raise UnreachableError(self.address.url, why, http_status=504) from error
+            if error.errno in (EMFILE, ENFILE):
+                raise OutOfFilesError(self.address.url) from error
             raise UnreachableError(self.address.url, error.strerror or str(error)) from error
         finally:
             self._connecting.pop(limit, None)

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from pointsman.core.errors import InputError
-from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Memory, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.homes import Homes
 from pointsman.dispatch.log_rotation import Rotation
@@ -154,12 +154,7 @@ class Router:
             settings.facts_of_replicas,
             lambda: (time.monotonic() - started_s) * 1000.0,
             self._log,
-            room=slots,
-        )
-        room = len(settings.replicas) + min(settings.spare_slots, PREFIX_ROOM)
-        kv = settings.kv_events
-        self.dispatcher.prefixes = PrefixIndex(
-            room, settings.prefix_index_bytes, () if kv is None else kv.replicas
+            _memory_of(settings, slots),
         )
         self._settings = settings
         outbox = Outbox()
@@ -173,7 +168,6 @@ class Router:
         )
         self._prober = Prober(self.membership, settings.resilience.probing)
         sessions = settings.sessions
-        self.dispatcher.homes = Homes(ttl_ms=sessions.ttl_ms)
         reader = QuestionReader(os.urandom(16), sessions.header, sessions.from_user)
         self.models = ModelTable(settings.models_interval_s)
         for number, options in enumerate(settings.options_of_replicas):
@@ -183,7 +177,9 @@ class Router:
         self.admission.barred_for = self.models.barred_for
         self.counters = RouterCounters(len(settings.replicas))
         self.dispatcher.observer = self.counters
-        following = follow(kv, self.dispatcher, self.counters.ended[OK].__getitem__, complain)
+        following = follow(
+            settings.kv_events, self.dispatcher, self.counters.ended[OK].__getitem__, complain
+        )
         self.engines = Engines(self.dispatcher, settings.scrape, complain, following)
         pages = OwnPages(self.admission, self.engines, self.counters)
         self._exchange = Exchange(
@@ -331,6 +327,13 @@ class Router:
         self.counters.add_replica()
         self.engines.watch(replica)
         self._prober.watch(replica)
+
+
+def _memory_of(settings: RouterSettings, slots: int) -> Memory:
+    room = len(settings.replicas) + min(settings.spare_slots, PREFIX_ROOM)
+    followed = () if settings.kv_events is None else settings.kv_events.replicas
+    prefixes = PrefixIndex(room, settings.prefix_index_bytes, followed)
+    return Memory(slots, prefixes, Homes(ttl_ms=settings.sessions.ttl_ms))
 
 
 def _log_of(settings: RouterSettings, path: Path, complain: Complain) -> DecisionLog:

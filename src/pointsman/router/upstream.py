@@ -5,6 +5,7 @@ says it ends and both sides keep it open.
 
     ReplicaError                the replica did not answer, or stopped within its answer
     ├── UnreachableError        no connection: it has not seen the request
+    ├── OutOfFilesError         no connection, for the router may open none: no fault of the replica
     ├── LostError               the connection was lost: it may have begun to work, and stopped
     │   └── StaleConnectionError    on a kept connection without a byte of an answer
     └── SilentError             it was silent for too long, and the connection was given up
@@ -43,6 +44,16 @@ class UnreachableError(ReplicaError):
         super().__init__(f"replica {url} cannot be reached: {why}", "replica_unreachable")
         self.why = why
         self.http_status = http_status
+
+
+class OutOfFilesError(ReplicaError):
+    """The system lets the router open no further connection, to whomever."""
+
+    http_status = 503
+
+    def __init__(self, url: str) -> None:
+        message = f"no connection to replica {url}: the router has too many open files"
+        super().__init__(message, "too_many_open_files")
 
 
 class LostError(ReplicaError):
