@@ -1,4 +1,4 @@
-"""What OpenAI's Python client does, through a router that runs: python examples/openai_client.py URL
+"""What OpenAI's Python client does through a router: python examples/openai_client.py URL
 
 URL: that of the router with /v1, such as http://127.0.0.1:8080/v1. Needs ``pip install openai``.
 """
@@ -14,6 +14,7 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 
 def one_by_one(url: str) -> str:
+    """One request of each kind; the model that is served."""
     client = OpenAI(base_url=url, api_key="none")
     model = client.models.list().data[0].id
     print("model:", model)
@@ -51,6 +52,7 @@ def one_by_one(url: str) -> str:
 
 
 async def at_once(url: str, model: str, requests: int = 40) -> None:
+    """Many, in five sessions."""
     client = AsyncOpenAI(base_url=url, api_key="none")
     answers = await asyncio.gather(
         *(
