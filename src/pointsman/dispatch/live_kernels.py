@@ -117,7 +117,7 @@ def prefill_ms(live: Live, r: int, prompt: float, uncached: float) -> float:
     return nominal_ms * costs.prefill_factor  # type: ignore[no-any-return]
 
 
-@inner
+@inner_inlined
 def steps_since_mark(live: Live, r: int, now_ms: float) -> int:
     """Tokens that each one decoding there has had since the mark."""
     iteration_ms = iteration_takes_ms(live, r, 0.0)
@@ -181,7 +181,7 @@ def seat_wait_ms(live: Live, r: int, further: float, decoding: float, iteration_
     return float(lacking * ending_ms)
 
 
-@inner
+@inner_inlined
 def _wait_ms(live: Live, r: int, work_ms: float, now_ms: float, held: float) -> float:
     """For the prefill of those before it, those of other routers too, or for a seat.
 
@@ -218,7 +218,7 @@ def _fill_gauges(live: Live, view: Any) -> None:
             view[KV_USE, c] = known_sum / known_count if known_count > 0 else 0.0
 
 
-@inner
+@inner_inlined
 def _fill_column(live: Live, view: Any, c: int, prompt: float, now_ms: float) -> None:
     """All rows but the gauges of one candidate."""
     r = int(live.in_flight.replica_of[c, 0])
@@ -259,7 +259,9 @@ def fill_views(
     for c in range(candidates.shape[0]):
         r = int(candidates[c])
         replica_of[c, 0], replica_of[c, 1], replica_of[c, 2] = r, NONE, r
-        _assume_first_tokens(live, r, now_ms)
+        oldest = live.in_flight.accounts[r].oldest
+        if oldest != NONE and live.slots[oldest].assumed_first_ms <= now_ms:
+            _assume_first_tokens(live, r, now_ms)
         live.in_flight.accounts[r].steps = steps_since_mark(live, r, now_ms)
         _fill_column(live, view, c, float(prompt_tokens), now_ms)
         longest = max(longest, view[CACHED_TOKENS, c])
