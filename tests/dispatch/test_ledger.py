@@ -83,6 +83,18 @@ def test_an_answer_that_comes_whole_is_taken_to_decode_once_its_first_token_was_
     ledger.check_invariants()
 
 
+@pytest.mark.parametrize("looks_ms", [[], [61.0], [70.0, 119.0]])
+def test_a_first_token_comes_after_those_that_were_due_before_it_whoever_looked(looks_ms):
+    """Due at 60, and 5 iterations of 11 ms until 120: 50 + 1 + 5 tokens there, and 51."""
+    ledger = Ledger([FACTS])
+    ledger.send(0, (50, 50), 0.0, False)
+    streams = ledger.send(0, (50, 50), 0.0, True)
+    for look_ms in looks_ms:
+        view(ledger, look_ms)
+    ledger.first_token(streams, 120.0)
+    assert view(ledger, 120.0)[rows.CONTEXT_TOKENS].tolist() == [56 + 51]
+
+
 def test_those_held_for_a_replica_count_there_but_for_one_of_them_that_is_tried():
     ledger = Ledger([FACTS, FACTS])
     ledger.send(0, (50, 50), 0.0, True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pointsman.costs.iteration import IterationCosts
 from pointsman.dispatch.dispatcher import Ending, Rules
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.pair_dispatcher import PairDispatcher
+from pointsman.dispatch.pair_dispatcher import PairDispatcher, PairFleet
 from pointsman.dispatch.pair_ledger import PairLedger, Pairs, pairs_of
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.question import Question
@@ -41,7 +41,7 @@ class Clocked:
         self.now_ms = 0.0
         pairs = Pairs(TWO_AND_TWO, moves_all=moves_all)
         rules = Rules(policy_named(policy))
-        self.dispatcher = PairDispatcher(rules, [facts] * 4, pairs, lambda: self.now_ms)
+        self.dispatcher = PairDispatcher(rules, PairFleet([facts] * 4, pairs), lambda: self.now_ms)
 
     def choose(self, among, tokens=100, **fields):
         question = Question("r", prompt_tokens=tokens, streams=True, **fields)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pointsman.cli.main import main
 from pointsman.core.errors import InputError, MachineError
-from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.dispatcher import Dispatcher, Ending, Memory, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import Log, read_log
 from pointsman.dispatch.log_rotation import Rotation
@@ -59,8 +59,8 @@ def played(path: Path, scene: Scene) -> list[Path]:
     log = DecisionLog(path, head_of(settings), print, rotation)
     now_ms, events = [0.0], itertools.count()
     room = scene.replicas + 1
-    deciding = Dispatcher(rules, settings.facts_of_replicas, lambda: now_ms[0], log, room=room)
-    deciding.prefixes = PrefixIndex(room)
+    memory = Memory(room, PrefixIndex(room))
+    deciding = Dispatcher(rules, settings.facts_of_replicas, lambda: now_ms[0], log, memory)
 
     def happened() -> None:
         if next(events) in scene.cuts:

@@ -21,7 +21,8 @@ from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.record import Usage
 from pointsman.policies.catalogue import policy_named
 from pointsman.policies.policy import Policy, policy
-from pointsman.router.admission import Admission, Asked, Place, RefusedError
+from pointsman.router.admission import Admission, Place
+from pointsman.router.asked import Asked, RefusedError
 from pointsman.router.membership import Means, Membership
 from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.service import RouterSettings, head_of
@@ -49,6 +50,11 @@ class Arrival:
     blocks: tuple[int, ...] = ()
     session: str | None = None
     tried: frozenset[int] = frozenset()
+
+
+def holding_nobody() -> Holding:
+    """Requests wait for a replica that is ready and has room, and for no other reason."""
+    return Holding(timeout_ms=1e6)
 
 
 def rows(*given: tuple[float, int]) -> list[Arrival]:

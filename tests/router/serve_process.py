@@ -30,13 +30,18 @@ class Serving:
 
 
 @contextmanager
-def serving(*flags: str, stderr: int | None = None) -> Iterator[Serving]:
-    """Yields once connections are taken; always stopped. ``stderr``: as for ``Popen``.
+def serving(
+    *flags: str, stderr: int | None = None, open_files: int | None = None
+) -> Iterator[Serving]:
+    """Yields once connections are taken; always stopped. ``stderr``: as for ``Popen``;
+    ``open_files``: how many the process may have.
 
     Replicas are not asked for their models unless the flags say so.
     """
     ours = ("--listen", "127.0.0.1:0", "--models-interval-s", "0")
     command = [sys.executable, "-m", "pointsman", "serve", *ours, *flags]
+    if open_files is not None:
+        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         announcement = process.stdout.readline()

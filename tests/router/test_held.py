@@ -304,3 +304,16 @@ def test_every_view_is_what_follows_from_the_lines_before_it(tmp_path):
             assert past.view_of(event).tolist() == event.logged_view.tolist()
         past.happen(event)
     assert policy_named(log.head.policy).name == "fewest_misses"
+
+
+def test_a_replica_of_a_tenth_of_the_weight_is_a_candidate_for_a_tenth_of_those_held_too(tmp_path):
+    """Three requests come in the time that one takes, so that all are held and tried often."""
+    path = tmp_path / "log"
+    fleet = HeldFleet("least_requests", 2, holding(wait_ms=0.0), log=path)
+    canary = fleet.membership[1].options
+    fleet.membership.tell(1, replace(canary, weight=0.1))
+    fleet.run([Arrival(30.0 * number, 90) for number in range(400)])
+    asks = read_log(path).asks
+    assert len(asks) > 1.5 * 400
+    looked_at = {ask.request_id for ask in asks if 1 in ask.candidates}
+    assert len(looked_at) == pytest.approx(40, abs=3)

@@ -47,8 +47,8 @@ def served(fake: FakeReplica) -> list[str]:
 
 
 async def known(at) -> None:
-    replicas = range(len(at.fakes))
-    await until(lambda: all(at.router.models.models_of(k) is not None for k in replicas))
+    replicas = at.router.models._replicas.values()
+    await until(lambda: all(replica.models is not None for replica in replicas))
 
 
 # The list.
@@ -171,7 +171,7 @@ def test_a_model_that_every_living_replica_is_known_not_to_serve_is_a_404():
 def test_a_replica_whose_models_are_not_known_gets_what_the_others_do_not_serve(quiet):
     async def main():
         async with bench(serving("a"), quiet, models_interval_s=30.0) as at:
-            await until(lambda: at.router.models.models_of(0) is not None)
+            await until(lambda: at.router.models.barred_for("of nobody") == {0})
             answers = [await at.client.post(CHAT, chat(model="c")) for _ in range(2)]
             return [answer.status for answer in answers], [served(fake) for fake in at.fakes]
 
@@ -281,9 +281,9 @@ def test_a_replica_that_was_started_anew_may_serve_anything_until_it_says():
         table.forget(0)
         between = table.candidates_for("b", [0])
         await table.refresh([0])
-        return before, between, table.models_of(0)
+        return before, between, table.barred_for("a"), table.barred_for("b")
 
-    assert run(main()) == ([], [0], ["b"])
+    assert run(main()) == ([], [0], {0}, set())
 
 
 @pytest.mark.parametrize(
@@ -303,10 +303,10 @@ def test_a_page_that_is_no_list_leaves_what_was_known_and_marks_it(page):
         table = table_of({"x": [Page(200, listing("a")), page]})
         await table.refresh([0])
         await table.refresh([0])
-        return table.models_of(0), json.loads((await table.answer(MODELS, [0])).body)
+        return table.barred_for("b"), json.loads((await table.answer(MODELS, [0])).body)
 
-    models, answer = run(main())
-    assert models == ["a"]
+    barred, answer = run(main())
+    assert barred == {0}
     assert answer["data"][0]["pointsman"]["stale"] is True
 
 

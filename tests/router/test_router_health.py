@@ -166,7 +166,7 @@ def test_a_replica_that_came_back_gets_its_share_little_by_little():
     membership[0].health.cannot_be_reached("test")
     membership[0].health.was_reached()
     for now_s[0], expected in ((100.0, 0), (100.25, 25), (100.5, 50), (100.75, 75), (101.0, 100)):
-        choices = [membership.candidates(set()) for _ in range(100)]
+        choices = [membership.candidates(set(), membership.next_draw()) for _ in range(100)]
         assert abs(sum(0 in candidates for candidates in choices) - expected) <= 2
         assert all(1 in candidates for candidates in choices)
 

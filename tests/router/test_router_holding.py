@@ -196,6 +196,25 @@ def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(tmp_path):
     assert [line.cause for line in log.unplaced] == ["client_left"]
 
 
+def test_a_client_that_waits_and_would_be_asked_for_a_further_body_leaves_without_an_error():
+    async def main():
+        errors = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, error: errors.append(error))
+        async with bench(answer_json, holding=PATIENT) as at:
+            await all_gone(at)
+            async with RawClient(at.port) as leaver:
+                leaver.send("POST", CHAT, chat())
+                head = f"POST {CHAT} HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\n"
+                leaver.writer.write(f"{head}content-length: 9\r\n\r\n".encode())
+                await until(lambda: held(at)[0] == 1)
+                connections = at.router.edge.connections
+                await until(lambda: any(each._owes_continue for each in connections))
+            await until(lambda: held(at) == (0, 0))
+            return errors, at.complaints
+
+    assert run(main()) == ([], [])
+
+
 def test_a_policy_that_breaks_on_one_that_waits_is_that_ones_error():
     @policy(rule="-", source="-", reasons=("-",))
     def raising(request, view, parameters):

@@ -36,7 +36,9 @@ def weighing(*weights: float) -> Membership:
 
 def times_a_candidate(membership: Membership, without: frozenset[int] = frozenset()) -> Counter:
     return Counter(
-        number for _ in range(REQUESTS) for number in membership.candidates(set(without))
+        number
+        for _ in range(REQUESTS)
+        for number in membership.candidates(set(without), membership.next_draw())
     )
 
 
@@ -76,7 +78,11 @@ def test_its_turns_are_spread_evenly_over_the_requests():
     """5 and 8 multiples of the golden ratio come closer than a tenth to a whole number, no fewer
     do; so turns come after 5, 8 or both of them (the theorem of the three gaps)."""
     membership = weighing(1.0, 0.1)
-    turns = [turn for turn in range(REQUESTS) if 1 in membership.candidates(set())]
+    turns = [
+        turn
+        for turn in range(REQUESTS)
+        if 1 in membership.candidates(set(), membership.next_draw())
+    ]
     gaps = [after - before for before, after in pairwise(turns)]
     assert set(gaps) <= {5, 8, 13}
 

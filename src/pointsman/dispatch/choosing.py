@@ -68,6 +68,7 @@ class Choosing:
         address = function_address(policy.choose, signature_for(policy.reads))
         self._rules = address, shown_rows(policy)
         self._reads = SESSION in policy.reads, RANDOM in policy.reads, "key" in policy.reads
+        self._reasons = len(policy.reasons)
         self._request = np.zeros(1, dtype=REQUEST)
         self._room = np.zeros(FIRST_ROOM, dtype=np.uint64)
         self._parts: tuple[Handle, Handle] | None = None
@@ -99,7 +100,8 @@ class Choosing:
         numbers = instant.now_ms, instant.random if reads_random else 0.0
         ids = self._ids_of(candidates, accounts[0].count)
         looked = Looked(*self._look(desk.handle, chain.array, ids, counts, numbers))
-        check_decision(self._policy, looked[:2], (instant.sequence, len(candidates)))
+        if not (0 <= looked.candidate < len(candidates) and 0 <= looked.reason < self._reasons):
+            check_decision(self._policy, looked[:2], (instant.sequence, len(candidates)))
         return looked, desk.view
 
     def _desk_for(self, count: int, blocks: int, accounts: tuple[Ledger, PrefixIndex]) -> _Desk:

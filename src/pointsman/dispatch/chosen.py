@@ -13,11 +13,9 @@ from pointsman.dispatch.record import (
     Choice,
     Held,
     hexadecimal,
-    hits_of,
-    rows_of,
 )
 from pointsman.dispatch.view import UNKNOWN, Situation
-from pointsman.policies.policy import CACHED_TOKENS, FREE_AT_MS
+from pointsman.policies.policy import CACHED_TOKENS, CANDIDATE, FREE_AT_MS, LOGGED_ROWS
 
 
 class Chosen(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +52,10 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
         question, situation = self.question, self.situation
         candidates = list(situation.candidates)
         columns = self._columns_seen()
+        rows = situation.view[:CANDIDATE]
+        held = rows[CACHED_TOKENS].tolist()
+        if columns is not None:
+            rows = rows[:, columns]
         hold = self.wait.hold
         return kind(
             sequence=situation.sequence,
@@ -70,9 +72,9 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
             priced_tokens=question.priced_tokens,
             shows_first_token=question.streams,
             candidates=candidates,
-            seen=[candidates[column] for column in columns],
-            hits=hits_of(situation.view, candidates),
-            view=rows_of(situation.view, columns),
+            seen=candidates if columns is None else [candidates[c] for c in columns],
+            hits={r: hit for r, hit in zip(candidates, held, strict=True) if hit > 0.0},
+            view=dict(zip(LOGGED_ROWS, rows.tolist(), strict=True)),
             replica=self.replica,
             reason=self.reason,
             expected_wait_ms=self.expected_wait_ms,
@@ -82,12 +84,12 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
             waited_ms=self.wait.lasted_ms(situation.now_ms),
         )
 
-    def _columns_seen(self) -> list[int]:
-        """All candidates where they are few; else the one chosen, the one with the shortest wait
-        and the one that holds most."""
+    def _columns_seen(self) -> list[int] | None:
+        """None, all candidates, where they are few; else the one chosen, the one with the shortest
+        wait and the one that holds most."""
         view = self.situation.view
         count = view.shape[1]
         if count <= ALL_CANDIDATES or self.situation.sequence % FULL_VIEW_EVERY == 0:
-            return list(range(count))
+            return None
         contenders = {int(view[FREE_AT_MS].argmin()), int(view[CACHED_TOKENS].argmax())}
         return sorted({self.candidate, *contenders})

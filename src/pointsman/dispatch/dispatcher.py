@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -101,12 +101,22 @@ class Rules:
         check_seed("draws", self.seed)
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a dispatcher keeps of the requests that it sent, beside its log: accounts of ``room``
+    replicas at most, who was sent which prefix, and where sessions are at home."""
+
+    room: int
+    prefixes: PrefixIndex
+    homes: Homes = field(default_factory=Homes)
+
+
 class Dispatcher:
     """Answers questions one after the other, each with the ones before it accounted for.
 
-    ``facts``: what is known of each replica; there may be ``room`` in all. ``clock_ms`` is
-    milliseconds since the start of the log and never goes back. ``on_news`` is called when a first
-    token or a reading of a replica has come.
+    ``facts``: what is known of each replica. ``clock_ms`` is milliseconds since the start of the
+    log and never goes back. ``memory``: its own from now on; None for one of these replicas.
+    ``on_news`` is called when a first token or a reading of a replica has come.
     """
 
     def __init__(
@@ -115,16 +125,18 @@ class Dispatcher:
         facts: Sequence[ReplicaFacts],
         clock_ms: Callable[[], float],
         log: DecisionSink | None = None,
-        room: int | None = None,
+        memory: Memory | None = None,
     ) -> None:
+        if memory is None:
+            memory = Memory(len(facts), PrefixIndex(len(facts)))
         self.rules = rules
         self.clock_ms = clock_ms
         self.log = log
         self.observer: Observer | None = None
         self.on_news: Callable[[int], None] | None = None
-        self.ledger = Ledger(facts, room)
-        self.homes = Homes()
-        self.prefixes = PrefixIndex(self.ledger.room)
+        self.ledger = Ledger(facts, memory.room)
+        self.homes = memory.homes
+        self.prefixes = memory.prefixes
         self._choosing = Choosing(rules.policy)
         # Whether what the policy does not read is wanted all the same, by the log.
         self._keeps_all = log is not None or bool(rules.policy.reads & {RANDOM, "key"})

@@ -120,7 +120,7 @@ def prefill_ms(live: Live, r: int, prompt: float, uncached: float) -> float:
     return nominal_ms * costs.prefill_factor  # type: ignore[no-any-return]
 
 
-@inner
+@inner_inlined
 def steps_since_mark(live: Live, r: int, now_ms: float) -> int:
     """Tokens that each one decoding there has had since the mark."""
     iteration_ms = iteration_takes_ms(live, r, 0.0)
@@ -185,7 +185,7 @@ def seat_wait_ms(live: Live, r: int, further: float, decoding: float, iteration_
     return float(lacking * ending_ms)
 
 
-@inner
+@inner_inlined
 def _wait_ms(live: Live, r: int, work_ms: float, now_ms: float, held: float) -> float:
     """For the prefill of those before it, those of other routers too, or for a seat.
 
@@ -222,7 +222,7 @@ def fill_gauges(live: Live, view: Any) -> None:
             view[KV_USE, c] = known_sum / known_count if known_count > 0 else 0.0
 
 
-@inner
+@inner_inlined
 def fill_column(live: Live, view: Any, c: int, prompt: float, now_ms: float) -> None:
     """All rows but the gauges of one candidate."""
     r = int(live.in_flight.replica_of[c, 0])
@@ -269,7 +269,9 @@ def fill_views(
     for c in range(candidates.shape[0]):
         r = int(candidates[c])
         replica_of[c, 0], replica_of[c, 1], replica_of[c, 2] = r, NONE, r
-        assume_first_tokens(live, r, now_ms)
+        oldest = live.in_flight.accounts[r].oldest
+        if oldest != NONE and live.slots[oldest].assumed_first_ms <= now_ms:
+            assume_first_tokens(live, r, now_ms)
         live.in_flight.accounts[r].steps = steps_since_mark(live, r, now_ms)
         fill_column(live, view, c, float(prompt_tokens), now_ms)
         longest = max(longest, view[CACHED_TOKENS, c])
@@ -317,9 +319,10 @@ def first_token(handle: Any, slot: int, now_ms: float) -> None:
     that came later, less an iteration of those that decode: a sample for the prefill's factor.
     """
     live = live_at(handle)
+    r = int(live.slots[slot].replica)
+    assume_first_tokens(live, r, now_ms)
     if live.slots[slot].place >= 0:  # it was taken to have come
         return
-    r = int(live.slots[slot].replica)
     flight, account, costs = (
         live.in_flight.flights[slot],
         live.in_flight.accounts[r],

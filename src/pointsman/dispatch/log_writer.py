@@ -12,6 +12,7 @@ from pointsman.dispatch.log_rotation import LogFiles, Rotation, write_all
 from pointsman.dispatch.record import Event, Joined, Line, LogHead, Snapshot
 
 BUFFER_BYTES = 1 << 18
+ENCODED_AT_ONCE = 64  # lines: one after the other they take half of what they take one by one
 ONE_FILE = Rotation(most_bytes=0)
 
 
@@ -49,23 +50,27 @@ class DecisionLog:
         self._most_bytes = rotation.most_bytes
         self._encoder = msgspec.json.Encoder()
         self._buffer = bytearray()
+        self._lines: list[Line] = []  # not encoded yet
         self._buffered_lines = 0
         self._written_bytes = 0  # since the last attempt to begin a file
         self._joined: list[Joined] = []
         self._files = LogFiles(path, rotation)
-        self._append(head)
+        self._lines.append(head)
         self.flush()
 
     def write(self, line: Event) -> None:
         """Add a line."""
-        self._append(line)
+        self._lines.append(line)
         if isinstance(line, Joined):
             self._joined.append(line)
-        if len(self._buffer) >= BUFFER_BYTES:
-            self.flush()
+        if len(self._lines) >= ENCODED_AT_ONCE:
+            self._encode()
+            if len(self._buffer) >= BUFFER_BYTES:
+                self.flush()
 
     def flush(self) -> None:
         """Hand what is buffered to the operating system."""
+        self._encode()
         if not self._buffer:
             return
         file = self._files.open_file
@@ -114,10 +119,10 @@ class DecisionLog:
             for older in self._files.take_surplus():
                 self._aside(partial(older.delete, self._complain))
 
-    def _append(self, line: Line) -> None:
-        self._buffer += self._encoder.encode(line)
-        self._buffer += b"\n"
-        self._buffered_lines += 1
+    def _encode(self) -> None:
+        self._buffer += self._encoder.encode_lines(self._lines)
+        self._buffered_lines += len(self._lines)
+        self._lines.clear()
 
     def _give_up(self, error: OSError) -> None:
         self._complain(

@@ -7,15 +7,15 @@ chosen -> prefilled -> [handed_off] -> first_token -> end
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from pointsman.dispatch.chosen import Chosen
-from pointsman.dispatch.dispatcher import DecisionSink, Dispatcher, Ending, Rules, Ticket
+from pointsman.dispatch.dispatcher import DecisionSink, Dispatcher, Ending, Memory, Rules, Ticket
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.pair_ledger import PairLedger, Pairs
-from pointsman.dispatch.prefix_index import PrefixIndex
 from pointsman.dispatch.record import OK, Choice, FellBack, HandedOff, Held, Pair, Prefilled
 
 
@@ -29,22 +29,29 @@ class PairObserver(Protocol):
         """One was not made."""
 
 
+@dataclass(frozen=True, slots=True)
+class PairFleet:
+    """What is known of each replica, and which of them make pairs."""
+
+    facts: Sequence[ReplicaFacts]
+    pairs: Pairs
+
+
 class PairDispatcher(Dispatcher):
     """A dispatcher whose candidates are pairs, by number; there is no room for more replicas."""
 
     def __init__(
         self,
         rules: Rules,
-        facts: Sequence[ReplicaFacts],
-        pairs: Pairs,
+        fleet: PairFleet,
         clock_ms: Callable[[], float],
         log: DecisionSink | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        super().__init__(rules, facts, clock_ms, log)
-        self.pairs = pairs.numbered
-        self.pair_ledger = PairLedger(facts, pairs)
+        super().__init__(rules, fleet.facts, clock_ms, log, memory)
+        self.pairs = fleet.pairs.numbered
+        self.pair_ledger = PairLedger(fleet.facts, fleet.pairs)
         self.ledger = self.pair_ledger
-        self.prefixes = PrefixIndex(self.ledger.room)
         self.pair_observer: PairObserver | None = None
 
     def send(self, chosen: Chosen) -> PairTicket:

@@ -7,6 +7,7 @@ replicas that are ``followed``: somebody is told how much those hold, and says s
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
@@ -48,7 +49,8 @@ class Chain:
     __slots__ = ("array", "block_tokens")
 
     def __init__(self, hashes: Iterable[int] = (), block_tokens: int = 1) -> None:
-        self.array: NDArray[np.uint64] = np.array(hashes, dtype=np.uint64)
+        # A third of the time of np.array(hashes).
+        self.array: NDArray[np.uint64] = np.frombuffer(array("Q", hashes), dtype=np.uint64)
         self.block_tokens = block_tokens
 
     def __len__(self) -> int:

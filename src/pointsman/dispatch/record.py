@@ -22,7 +22,7 @@ from pointsman.dispatch.hold_order import HoldRules
 from pointsman.dispatch.homes import NOWHERE
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.view import UNKNOWN, Situation
-from pointsman.policies.policy import CACHED_TOKENS, CANDIDATE, LOGGED_ROWS, View
+from pointsman.policies.policy import LOGGED_ROWS, View
 from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS
 
 SCHEMA = "pointsman.decision-log"
@@ -300,18 +300,6 @@ class Snapshot(
 HandOffEvent = Prefilled | HandedOff | FellBack
 Event = Choice | Held | Unplaced | FirstToken | Outcome | Reading | Joined | Snapshot | HandOffEvent
 Line = LogHead | Event
-
-
-def rows_of(view: View, columns: list[int]) -> dict[str, list[float | None]]:
-    """Some columns of a view by the names of its rows."""
-    some = view if len(columns) == view.shape[1] else view[:, columns]
-    return dict(zip(LOGGED_ROWS, some[:CANDIDATE].tolist(), strict=True))
-
-
-def hits_of(view: View, candidates: list[int]) -> dict[int, float]:
-    """The candidates that hold some of the prompt."""
-    row = view[CACHED_TOKENS].tolist()
-    return {replica: hit for replica, hit in zip(candidates, row, strict=True) if hit > 0.0}
 
 
 def hexadecimal(chain: Chain) -> list[str]:

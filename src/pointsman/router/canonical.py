@@ -26,6 +26,7 @@ MEDIA_TOKENS = 1024
 
 _START, _FIELD, _PART = b"\xff", b"\xfe", b"\xfd"
 _MEDIA = ("image", "audio", "video", "file")
+NONE = msgspec.Raw()  # what was not there
 _NOTHING = (b"", b"null", b"[]")
 
 
@@ -47,9 +48,12 @@ class CanonicalBytes:
 
     def add(self, data: bytes) -> None:
         """Append bytes."""
-        self.length += len(data)
+        size = len(data)
+        self.length += size
         free = self._room - len(self.kept)
-        if free > 0:
+        if size <= free:
+            self.kept += data
+        elif free > 0:
             self.kept += data[:free]
 
     def add_text(self, text: str) -> None:
@@ -88,7 +92,7 @@ class Message(msgspec.Struct):
     content: str | list[msgspec.Raw] | None = None
     name: str | None = None
     reasoning_content: str | None = None
-    tool_calls: msgspec.Raw = msgspec.Raw()
+    tool_calls: msgspec.Raw = NONE
 
 
 class _Part(msgspec.Struct):
@@ -103,7 +107,7 @@ _PARTS = msgspec.json.Decoder(str | _Part)
 
 def add_chat(out: CanonicalBytes, tools: msgspec.Raw, messages: list[Message]) -> None:
     """Append a chat. Raises InputError for a part that cannot be read."""
-    if memoryview(tools) not in _NOTHING:
+    if tools is not NONE and memoryview(tools) not in _NOTHING:
         out.add(_START + b"tools" + _FIELD)
         out.add_json(tools)
     for message in messages:
@@ -127,7 +131,25 @@ def add_prompt(out: CanonicalBytes, prompt: Prompt) -> None:
 
 
 def _add_message(out: CanonicalBytes, message: Message) -> None:
-    out.add(_START + message.role.encode("utf-8", "surrogatepass"))
+    start = _START + message.role.encode("utf-8", "surrogatepass")
+    if message.name is None and message.reasoning_content is None:
+        out.add(start + _FIELD)
+    else:
+        out.add(start)
+        _add_fields(out, message)
+    if isinstance(message.content, str):
+        out.add_text(message.content)
+    elif message.content is not None:
+        for number, part in enumerate(message.content):
+            out.add(_PART if number else b"")
+            _add_part(out, part)
+    if message.tool_calls is not NONE and memoryview(message.tool_calls) not in _NOTHING:
+        out.add(_FIELD + b"calls")
+        out.add_json(message.tool_calls)
+
+
+def _add_fields(out: CanonicalBytes, message: Message) -> None:
+    """Its name, its reasoning, and the start of its content."""
     if message.name is not None:
         out.add(_FIELD + b"name")
         out.add_text(message.name)
@@ -135,15 +157,6 @@ def _add_message(out: CanonicalBytes, message: Message) -> None:
         out.add(_FIELD + b"reasoning")
         out.add_text(message.reasoning_content)
     out.add(_FIELD)
-    if isinstance(message.content, str):
-        out.add_text(message.content)
-    elif message.content is not None:
-        for number, part in enumerate(message.content):
-            out.add(_PART if number else b"")
-            _add_part(out, part)
-    if memoryview(message.tool_calls) not in _NOTHING:
-        out.add(_FIELD + b"calls")
-        out.add_json(message.tool_calls)
 
 
 def _add_part(out: CanonicalBytes, raw: msgspec.Raw) -> None:

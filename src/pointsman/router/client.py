@@ -32,6 +32,7 @@ from pointsman.router.messages import (
     head_bytes,
     passing,
 )
+from pointsman.router.outbox import Sender
 
 MAX_PIPELINED = 16
 
@@ -74,6 +75,7 @@ class ClientConnection(asyncio.Protocol):
         self._serve = serve
         self._edge = edge
         self._transport: asyncio.Transport
+        self._sender: Sender
         self._flow: Flow | None = None  # of the present request
         self._waiting: deque[ClientRequest | Answer] = deque()  # an Answer refuses what came
         self._source: Source | None = None  # of the answer that is under way
@@ -106,7 +108,7 @@ class ClientConnection(asyncio.Protocol):
         """Send bytes of the present answer."""
         self._has_begun = True
         self._written_bytes += len(data)
-        self._transport.write(data)
+        self._sender.write(data)
 
     def answer(self, request: ClientRequest, answer: Answer, stamp: bytes = b"") -> None:
         """Send an answer of our own; ``stamp``: further headers, whole lines."""
@@ -122,7 +124,7 @@ class ClientConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close when what was written has been sent."""
         self._closes = True
-        self._transport.close()
+        self._sender.close()
 
     def close_when_idle(self) -> None:
         """Serve what is being served, then close."""
@@ -132,7 +134,7 @@ class ClientConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once."""
-        self._transport.abort()
+        self._sender.abort()
 
     def check_deadline(self, now_s: float) -> None:
         """Give up a client that has made no progress for too long."""
@@ -152,6 +154,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve, or say that there is no room."""
         self._transport = cast(asyncio.Transport, transport)
+        self._sender = Sender(self._transport, self._edge.outbox)
         if self._edge.is_full:
             self._is_deaf = True
             self.write(TOO_MANY.on_the_wire(close=True))
@@ -195,6 +198,7 @@ class ClientConnection(asyncio.Protocol):
         """The client has left: so does what was done for it."""
         self._edge.connections.discard(self)
         self._waiting.clear()
+        self._owes_continue = False
         if self._flow is not None:
             self._flow.cancel()
 
@@ -333,7 +337,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_busy = False
         self._flow = None
         if self._closes:
-            self._transport.close()
+            self._sender.close()
         else:
             self._serve_waiting()
 
@@ -354,7 +358,7 @@ class ClientConnection(asyncio.Protocol):
         """To be called in the turn of the request: an interim answer waits for those before it."""
         if self._owes_continue:
             self._owes_continue = False
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._sender.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _apologise(self, request: ClientRequest, error: Exception) -> None:
         self._edge.complain(f"a request failed: {type(error).__name__}: {error}")
@@ -367,14 +371,13 @@ class ClientConnection(asyncio.Protocol):
         """Answer, and listen a little longer: a close on unread bytes would destroy the answer."""
         self.write(answer.on_the_wire(close=True))
         self._lingers = True
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        self._sender.write_eof()
 
     # Deadlines.
 
     def _progress(self) -> tuple[Phase, int]:
         """What the connection waits for, and a number that grows as long as it comes."""
-        unsent_bytes = self._transport.get_write_buffer_size()
+        unsent_bytes = self._sender.unsent_bytes
         if unsent_bytes:
             return Phase.WRITE, self._written_bytes - unsent_bytes
         if self._lingers:

@@ -14,6 +14,7 @@ from pointsman.core.checks import check_integer, check_number
 from pointsman.router.answers import Answer, error_body, failure, refusal
 from pointsman.router.api_keys import ApiKeys
 from pointsman.router.messages import MAX_HEAD_BYTES
+from pointsman.router.outbox import Outbox
 
 SWEEP_S = 1.0
 
@@ -83,8 +84,15 @@ class Connection(Protocol):
 class Edge:
     """The open connections of a router, what is asked of them, and the timer."""
 
-    def __init__(self, limits: EdgeLimits, keys: ApiKeys | None, complain: Complain) -> None:
+    def __init__(
+        self,
+        limits: EdgeLimits,
+        keys: ApiKeys | None,
+        complain: Complain,
+        outbox: Outbox | None = None,
+    ) -> None:
         self.limits = limits
+        self.outbox = outbox or Outbox()
         self.complain = complain
         self.connections: set[Connection] = set()
         self._keys = keys

@@ -13,25 +13,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
 
 from msgspec.structs import replace
 
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Ending
 from pointsman.dispatch.record import ERROR, RETRIED
-from pointsman.router.admission import Admission, Asked, Place, RefusedError
+from pointsman.router.admission import Admission, Place
 from pointsman.router.answers import Answer, failure, refusal
+from pointsman.router.asked import Asked, RefusedError
 from pointsman.router.client import ClientConnection
 from pointsman.router.flow import Signal
 from pointsman.router.membership import Replica
 from pointsman.router.messages import ClientRequest, all_but, head_bytes, passing
 from pointsman.router.models import ModelTable, is_list
-from pointsman.router.prompt import CHAT, COMPLETIONS, QuestionReader, request_id_of
+from pointsman.router.prompt import READ_PATHS, QuestionReader, request_id_of
 from pointsman.router.relay import Relay, Stamp
 from pointsman.router.status import OWN_PATHS, OwnPages
 from pointsman.router.upstream import (
     LostError,
+    OutOfFilesError,
     ReplicaAddress,
     ReplicaError,
     StaleConnectionError,
@@ -43,6 +44,8 @@ _OURS = all_but(b"host", b"content-length", b"expect", b"x-request-id")
 
 # Safe to send twice. Source: RFC 9110, section 9.2.1.
 _SAFE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+
+_SERVER_ERROR = 500
 
 # Of a request that the router itself could not serve.
 _FAILED = Ending(ERROR, http_status=500, error="router_error")
@@ -168,9 +171,9 @@ class Exchange:
     def _judge(self, call: Call, replica: Replica, ending: Ending) -> None:
         """Tell of what the replica itself answered."""
         request, status = call.request, ending.http_status
-        if status is not None and ending.error is None and request.path in (CHAT, COMPLETIONS):
+        if status is not None and ending.error is None and request.path in READ_PATHS:
             model = call.asked.question.model
-            fault = hash(bytes(request.body)) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else 0
+            fault = hash(bytes(request.body)) if status >= _SERVER_ERROR else 0
             self._membership.answered(replica, status, model, fault)
 
     async def _look_whether_they_live(self, call: Call) -> None:
@@ -180,7 +183,7 @@ class Exchange:
         if call.asked.tried.issuperset(ready):
             for number in ready:
                 pool = self._membership[number].pool
-                with suppress(UnreachableError):
+                with suppress(UnreachableError, OutOfFilesError):
                     pool.release(await pool.connect())
 
     def _may_try_again(self, call: Call, error: ReplicaError) -> bool:
@@ -231,9 +234,7 @@ def _sent(call: Call, upstream: Upstream, relay: Relay) -> Signal:
 
 def _may_be_repeated(request: ClientRequest) -> bool:
     """Whether it does no more harm than work done twice, where a replica may have begun it."""
-    return request.method in _SAFE or (
-        request.method == b"POST" and request.path in (CHAT, COMPLETIONS)
-    )
+    return request.method in _SAFE or (request.method == b"POST" and request.path in READ_PATHS)
 
 
 def request_bytes(request: ClientRequest, request_id: bytes, address: ReplicaAddress) -> bytes:

@@ -36,7 +36,8 @@ class HeldRequests(Generic[W]):
         # By replica: how long each has waited and for what, and its number.
         self._held: dict[int, dict[W, tuple[float, Hold, int]]] = {}  # none of them empty
         self._timers: dict[int, asyncio.TimerHandle] = {}
-        dispatcher.ledger.expected_wait(0, 1, 0.0, 0.0)  # compiled now: no request waits for it
+        if rules.wait_ms < math.inf:
+            dispatcher.ledger.expected_wait(0, 1, 0.0, 0.0)  # compiled now: no request waits for it
 
     def __len__(self) -> int:
         return sum(map(len, self._held.values()))

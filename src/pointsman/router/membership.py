@@ -229,14 +229,17 @@ class Membership:
         most = self._means.resilience.max_in_flight
         return most is None or replica.in_flight < most
 
-    def candidates(self, without: set[int]) -> list[int]:
-        """Those for the next request, ``without`` some: ready, not full, and, where they weigh less
-        than another one or are warming up, in their turn, unless none would remain."""
-        free = self._free(without)
+    def next_draw(self) -> float:
+        """The next request's, from [0, 1)."""
         self._asked += 1
+        return self._asked * _GOLDEN % 1.0
+
+    def candidates(self, without: set[int], draw: float) -> list[int]:
+        """Those for a request of that draw, ``without`` some: ready, not full, and, where they
+        weigh less than another one or are warming up, in their turn, unless none would remain."""
+        free = self._free(without)
         if not self._is_uneven:
             return free
-        draw = self._asked * _GOLDEN % 1.0
         shares = {number: self._members[number].share() for number in self._ready}
         self._is_uneven = self._is_one_left_out_at_times()
         most = max((self._members[number].options.weight for number in free), default=1.0)
@@ -266,10 +269,12 @@ class Membership:
 
     def ended(self, replica: Replica) -> None:
         """One of its requests has ended."""
+        was_full = not self._has_room(replica)
         replica.in_flight -= 1
         assert replica.in_flight >= 0
         self._let_go(replica)
-        self.on_opening()
+        if was_full:
+            self.on_opening()
 
     def answered(self, replica: Replica, status: int, model: str | None, request: int) -> None:
         """It answered one, whose hash that is. Errors in a row may set it aside: where another one

@@ -27,6 +27,9 @@ DEFAULT_INTERVAL_S = 30.0
 # How old the answers of replicas may be that a list or a 404 is made of.
 FRESH_S = 1.0
 
+NOBODY: frozenset[int] = frozenset()
+MOST_NAMES = 1024  # that are remembered: clients may ask for any
+
 Get = Callable[[ReplicaAddress, str, Limits], Awaitable[Page]]
 
 
@@ -65,6 +68,7 @@ class ModelTable:
         self._interval_s = interval_s
         self._get = get
         self._replicas: dict[int, _Replica] = {}
+        self._barred: dict[str, frozenset[int]] = {}  # as it follows from the replicas
         self._task: asyncio.Task[None] | None = None
 
     # Who there is.
@@ -73,11 +77,13 @@ class ModelTable:
         """A replica; with ``models`` it serves these, whatever it says."""
         fixed = {name: _described(name) for name in models} or None
         self._replicas[replica] = _Replica(address, fixed, is_fixed=fixed is not None)
+        self._barred.clear()
 
     def keep(self, replicas: Collection[int]) -> None:
         """All others are gone."""
         for number in [each for each in self._replicas if each not in replicas]:
             del self._replicas[number]
+            self._barred.clear()
 
     def forget(self, replica: int) -> None:
         """The replica was started anew, perhaps with other models."""
@@ -85,6 +91,7 @@ class ModelTable:
         known.asked_s = -1e9
         if not known.is_fixed:
             known.models, known.serves_all = None, False
+            self._barred.clear()
 
     # Questions.
 
@@ -94,20 +101,22 @@ class ModelTable:
             return list(among)
         return [replica for replica in among if self._may_serve(replica, model)]
 
-    def barred_for(self, model: str | None) -> set[int]:
+    def barred_for(self, model: str | None) -> frozenset[int]:
         """Those that are known not to serve it."""
         if model is None:
-            return set()
-        return {number for number in self._replicas if not self._may_serve(number, model)}
-
-    def models_of(self, replica: int) -> list[str] | None:
-        """The ids of what the replica serves; None while that is not known."""
-        models = self._replicas[replica].models
-        return None if models is None else list(models)
+            return NOBODY
+        barred = self._barred.get(model)
+        if barred is None:
+            if len(self._barred) == MOST_NAMES:
+                self._barred.clear()
+            numbers = (number for number in self._replicas if not self._may_serve(number, model))
+            barred = self._barred[model] = frozenset(numbers)
+        return barred
 
     def may_be_unknown(self, model: str | None, living: Sequence[int]) -> bool:
         """Whether none of the living is known to serve it, or may: ``check`` says more."""
-        return bool(living) and not self.candidates_for(model, living)
+        barred = self.barred_for(model)
+        return bool(barred and living) and barred.issuperset(living)
 
     async def check(self, model: str | None, living: Sequence[int]) -> Answer | None:
         """The 404 for a model that no replica serves, even asked anew.
@@ -189,6 +198,7 @@ class ModelTable:
         else:
             replica.models = found
             replica.serves_all = any(map(_is_deaf_to_names, found.values()))
+        self._barred.clear()
 
     def _may_serve(self, number: int, model: str) -> bool:
         replica = self._replicas.get(number)

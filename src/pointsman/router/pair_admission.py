@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pointsman.dispatch.pair_dispatcher import PairDispatcher, PairTicket
 from pointsman.dispatch.question import NO_WAIT, Question
 from pointsman.dispatch.view import UNKNOWN
-from pointsman.router.admission import Admission, Asked, Place
+from pointsman.router.admission import Admission, Place
+from pointsman.router.asked import Asked
 from pointsman.router.membership import Membership, Replica
 from pointsman.router.prompt import CHAT, COMPLETIONS
 from pointsman.router.settings import Resilience
@@ -81,11 +82,13 @@ class PairAdmission(Admission):
         off, the decode replicas by themselves."""
         roles = self._roles
         barred = asked.tried | self.barred_for(asked.question.model)
-        decodes = set(self.membership.candidates(barred | roles.prefills))
+        if asked.draw is None:
+            asked.draw = self.membership.next_draw()
+        decodes = set(self.membership.candidates(barred | roles.prefills, asked.draw))
         is_handed_off = _is_handed_off(asked.question)
         ready = roles.prefills.intersection(self.membership.ready) - barred
         if is_handed_off and (ready or not roles.decodes_alone):
-            prefills = set(self.membership.candidates(barred | roles.decodes))
+            prefills = set(self.membership.candidates(barred | roles.decodes, asked.draw))
             return [k for k, (p, d) in self._numbered if p in prefills and d in decodes]
         return [k for k, (p, d) in self._numbered if d is None and p in decodes]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pointsman.core.errors import InputError
-from pointsman.dispatch.dispatcher import DecisionSink, Dispatcher, Rules
+from pointsman.dispatch.dispatcher import DecisionSink, Dispatcher, Memory, Rules
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.pair_dispatcher import PairDispatcher
+from pointsman.dispatch.pair_dispatcher import PairDispatcher, PairFleet
 from pointsman.dispatch.pair_ledger import Pairs, pairs_of
 from pointsman.router.admission import Admission
 from pointsman.router.handoff.protocol import HandOffProtocol
@@ -56,9 +56,10 @@ class Pairing:
         facts: Sequence[ReplicaFacts],
         clock_ms: Callable[[], float],
         log: DecisionSink | None,
+        memory: Memory | None = None,
     ) -> PairDispatcher:
         """One that chooses among these pairs."""
-        made = PairDispatcher(rules, facts, self.pairs, clock_ms, log)
+        made = PairDispatcher(rules, PairFleet(facts, self.pairs), clock_ms, log, memory)
         made.pair_observer = self.counters
         return made
 

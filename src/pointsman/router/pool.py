@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from errno import EMFILE, ENFILE
 
 from pointsman.router.health import Health
+from pointsman.router.outbox import Outbox
 from pointsman.router.settings import Timeouts
-from pointsman.router.upstream import ReplicaAddress, UnreachableError, Upstream
+from pointsman.router.upstream import (
+    OutOfFilesError,
+    ReplicaAddress,
+    UnreachableError,
+    Upstream,
+)
 
 # llama.cpp and uvicorn close a connection that was idle for 5 s; do not race them.
 IDLE_LIMIT_S = 4.0
@@ -16,15 +23,17 @@ IDLE_LIMIT_S = 4.0
 Connect = Callable[[ReplicaAddress], Awaitable[Upstream]]
 
 
-async def connect_over_tcp(address: ReplicaAddress) -> Upstream:
+async def connect_over_tcp(address: ReplicaAddress, outbox: Outbox | None = None) -> Upstream:
     """A new connection. Raises OSError where none can be made."""
     loop = asyncio.get_running_loop()
-    _, made = await loop.create_connection(lambda: Upstream(address), address.host, address.port)
+    _, made = await loop.create_connection(
+        lambda: Upstream(address, outbox), address.host, address.port
+    )
     return made
 
 
 def _is_fresh(upstream: Upstream, now_s: float) -> bool:
-    return upstream.reusable and now_s - upstream.idle_since_s <= IDLE_LIMIT_S
+    return upstream.is_kept and now_s - upstream.idle_since_s <= IDLE_LIMIT_S
 
 
 class Pool:
@@ -63,7 +72,10 @@ class Pool:
         return None
 
     async def connect(self) -> Upstream:
-        """A new connection for one exchange. Raises UnreachableError where none can be made."""
+        """A new connection for one exchange.
+
+        Raises UnreachableError where none can be made, OutOfFilesError where that is our own fault.
+        """
         self.connects += 1
         try:
             made = await self.open()
@@ -75,7 +87,7 @@ class Pool:
         return made
 
     async def open(self) -> Upstream:
-        """A new connection that is the caller's own; nobody's health changes."""
+        """A new connection that is the caller's own; nobody's health changes. Raises as that."""
         making = asyncio.get_running_loop().create_task(
             self._open()
         )  # a limit of time wants a task
@@ -96,6 +108,8 @@ class Pool:
             if limit.expired():
                 why = f"takes no connection in {self._timeouts.connect_ms:g} ms"
                 raise UnreachableError(self.address.url, why, http_status=504) from error
+            if error.errno in (EMFILE, ENFILE):
+                raise OutOfFilesError(self.address.url) from error
             raise UnreachableError(self.address.url, error.strerror or str(error)) from error
         finally:
             self._connecting.pop(limit, None)

@@ -8,7 +8,12 @@ from pointsman.router.health import Health
 from pointsman.router.membership import Membership, Replica
 from pointsman.router.messages import ResponseHead, head_bytes
 from pointsman.router.settings import Probing
-from pointsman.router.upstream import ReplicaAddress, ReplicaError, UnreachableError
+from pointsman.router.upstream import (
+    OutOfFilesError,
+    ReplicaAddress,
+    ReplicaError,
+    UnreachableError,
+)
 
 NOT_READY = 503
 
@@ -78,6 +83,8 @@ async def probe(replica: Replica, probing: Probing) -> None:
         upstream = await replica.pool.open()
     except UnreachableError as error:
         health.cannot_be_reached(error.why)
+        return
+    except OutOfFilesError:  # nothing is known of the replica by that
         return
     status = _Status()
     why = "closed the connection of a probe"

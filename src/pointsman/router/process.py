@@ -8,17 +8,23 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import uvloop
 
 from pointsman.router.edge import Complain
 from pointsman.router.listening import listener_on, url_of
+from pointsman.router.open_files import clients_with_files
 from pointsman.router.service import Router, RouterSettings
 
 
 def run(settings: RouterSettings, announce: Callable[[str], None], complain: Complain) -> None:
     """Serve until SIGINT or SIGTERM; ``announce`` gets the address once connections are taken."""
+    wanted, replicas = settings.limits.max_connections, len(settings.replicas)
+    limits = replace(
+        settings.limits, max_connections=clients_with_files(wanted, replicas, complain)
+    )
+    settings = replace(settings, limits=limits)
     with ExitStack() as stack:
         listener = stack.enter_context(listener_on(settings.host, settings.port))
         admin = None
@@ -48,7 +54,10 @@ class Serving:
         await router.start(self.listener)
         if self.admin is not None and self.settings.admin is not None:
             await router.start_admin(self.admin, self.settings.admin.keys)
-        gc.freeze()  # the collector need not go through the compiler's objects again and again
+        # The collector need not go through the compiler's objects again and again, nor look for
+        # cycles after every few requests, which leave none.
+        gc.freeze()
+        gc.set_threshold(10_000)
         announce(self._said())
         await told.get()
         await _stop_or_be_told_again(router, told)

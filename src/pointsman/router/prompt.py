@@ -22,6 +22,7 @@ from pointsman.dispatch.dispatcher import Question
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.router.canonical import (
     BYTES_A_TOKEN,
+    NONE,
     CanonicalBytes,
     Message,
     add_chat,
@@ -37,6 +38,7 @@ DEFAULT_OUTPUT_TOKENS = 256  # where a request sets no limit
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+READ_PATHS = frozenset((CHAT, COMPLETIONS))
 
 DEFAULT_SESSION_HEADER = "x-session-id"
 # Source: RFC 9110, section 5.6.2.
@@ -65,7 +67,7 @@ class _Limits(_Named):
 
 class _Chat(_Limits, kw_only=True):
     messages: list[Message]
-    tools: msgspec.Raw = msgspec.Raw()
+    tools: msgspec.Raw = NONE
 
 
 class _Completion(_Limits, kw_only=True):
@@ -164,7 +166,7 @@ def chain_of(prompt: bytes | bytearray, model: str, salt: str = "") -> Chain:
 
 
 def _is_read(request: ClientRequest, path: str) -> bool:
-    if path not in (CHAT, COMPLETIONS) or request.method != b"POST":
+    if path not in READ_PATHS or request.method != b"POST":
         return False
     return request.fields.get(b"content-encoding", b"identity") == b"identity"
 

@@ -6,7 +6,7 @@ import math
 
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
-from pointsman.dispatch.pair_dispatcher import PairDispatcher
+from pointsman.dispatch.pair_dispatcher import PairDispatcher, PairFleet
 from pointsman.dispatch.pair_ledger import Pairs, pairs_of
 from pointsman.dispatch.prefix_index import Chain
 from pointsman.router.prompt import BLOCK_TOKENS
@@ -30,8 +30,8 @@ def rehearse_pairs(rules: Rules) -> None:
 
     Raises InputError for a policy that chooses what is not there.
     """
-    pairs = Pairs(pairs_of([0], [1]))
-    rehearsal = PairDispatcher(rules, [ReplicaFacts()] * 2, pairs, lambda: 0.0)
+    fleet = PairFleet([ReplicaFacts()] * 2, Pairs(pairs_of([0], [1])))
+    rehearsal = PairDispatcher(rules, fleet, lambda: 0.0)
     for streams in (True, False):
         question = Question("rehearsal", chain=Chain([1], 1), streams=streams)
         ticket = rehearsal.send(rehearsal.ask(question, [0]))

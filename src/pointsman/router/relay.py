@@ -18,7 +18,7 @@ from pointsman.router.messages import (
     head_bytes,
     passing,
 )
-from pointsman.router.prompt import CHAT, COMPLETIONS
+from pointsman.router.prompt import READ_PATHS
 from pointsman.router.upstream import LostError, ReplicaError
 from pointsman.router.usage import ResponseTap
 
@@ -42,7 +42,7 @@ class Stamp:
     """What the router adds to an answer, and who is told when its first token passes."""
 
     lines: bytes  # headers, each ending its line
-    first_token: Callable[[], None]  # told of it once or more often
+    first_token: Callable[[], None]
 
 
 class Relay:
@@ -59,6 +59,7 @@ class Relay:
         self._request = request
         self._stamp = stamp
         self._is_stream = False
+        self._awaits_token = False
         self._is_chunked = False
         self._ends_by_closing = False
         self._unsent_head = b""
@@ -74,7 +75,7 @@ class Relay:
     def begin(self, head: ResponseHead) -> None:
         """Take the head, to be sent on with our headers and what comes of the body with it."""
         kind = head.fields.get(b"content-type", b"")
-        self._is_stream = kind.lower().startswith(EVENT_STREAM)
+        self._is_stream = self._awaits_token = kind.lower().startswith(EVENT_STREAM)
         self._tap = ResponseTap(stream=self._is_stream)
         self._http_status = head.status
         dropped = _OURS
@@ -89,7 +90,8 @@ class Relay:
         """Send a piece of the body on, in one write with what belongs to it."""
         self._body_bytes += len(piece)
         self._tap.feed(piece)
-        if self._tap.saw_token:
+        if self._awaits_token and self._tap.saw_token:
+            self._awaits_token = False
             self._stamp.first_token()
         data = self._framed(piece, is_end=is_end) if self._is_chunked else piece
         if self._unsent_head:
@@ -145,7 +147,7 @@ class Relay:
         bodiless = self._request.method == b"HEAD" or head.status in (204, 304)
         sized = bodiless or b"content-length" in head.fields
         if not sized:
-            is_openai = self._request.path in (CHAT, COMPLETIONS)
+            is_openai = self._request.path in READ_PATHS
             self._ends_by_closing = is_openai and b"transfer-encoding" not in head.fields
             self._is_chunked = self._request.http_1_1
         framing = [(b"transfer-encoding", b"chunked")] if self._is_chunked else []

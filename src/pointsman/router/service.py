@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from pointsman.core.errors import InputError
-from pointsman.dispatch.dispatcher import Dispatcher, Rules
+from pointsman.dispatch.dispatcher import Dispatcher, Memory, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.homes import Homes
 from pointsman.dispatch.log_rotation import Rotation
@@ -39,7 +39,9 @@ from pointsman.router.kv_following import KvSettings, follow
 from pointsman.router.listening import BACKLOG, is_loopback
 from pointsman.router.membership import SPARE_SLOTS, Means, Membership, Replica
 from pointsman.router.models import DEFAULT_INTERVAL_S, ModelTable
+from pointsman.router.outbox import Outbox
 from pointsman.router.pairing import Pairing
+from pointsman.router.pool import connect_over_tcp
 from pointsman.router.probes import Prober
 from pointsman.router.prometheus.counters import RouterCounters
 from pointsman.router.prompt import BLOCK_TOKENS, QuestionReader
@@ -163,17 +165,13 @@ class Router:
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
             self._log = _log_of(settings, settings.log_path, complain)
+        slots = len(settings.replicas) + settings.spare
         self.dispatcher = _dispatcher_of(
             settings, pairing, lambda: (time.monotonic() - started_s) * 1000.0, self._log
         )
-        slots = len(settings.replicas) + settings.spare
-        room = len(settings.replicas) + min(settings.spare, PREFIX_ROOM)
-        kv = settings.kv_events
-        self.dispatcher.prefixes = PrefixIndex(
-            room, settings.prefix_index_bytes, () if kv is None else kv.replicas
-        )
         self._settings = settings
-        means = Means(settings.resilience)
+        outbox = Outbox()
+        means = Means(settings.resilience, connect=partial(connect_over_tcp, outbox=outbox))
         self.membership = Membership(settings.replicas, means, slots)
         self.membership.on_joined = self._welcome
         self.membership.on_restarted = self._forget
@@ -183,7 +181,6 @@ class Router:
         )
         self._prober = Prober(self.membership, settings.resilience.probing)
         sessions = settings.sessions
-        self.dispatcher.homes = Homes(ttl_ms=sessions.ttl_ms)
         reader = QuestionReader(os.urandom(16), sessions.header, sessions.from_user)
         self.models = ModelTable(settings.models_interval_s)
         for number, options in enumerate(settings.options_of_replicas):
@@ -193,7 +190,9 @@ class Router:
         self.admission.barred_for = self.models.barred_for
         self.counters = RouterCounters(len(settings.replicas))
         self.dispatcher.observer = self.counters
-        following = follow(kv, self.dispatcher, self.counters.ended[OK].__getitem__, complain)
+        following = follow(
+            settings.kv_events, self.dispatcher, self.counters.ended[OK].__getitem__, complain
+        )
         self.engines = Engines(self.dispatcher, settings.scrape, complain, following)
         pages = OwnPages(
             self.admission, self.engines, self.counters, pairing.counters if pairing else None
@@ -204,7 +203,7 @@ class Router:
         if pairing is not None:
             self._exchange.forward = pairing.forward(self.membership)
         self._tls = settings.tls
-        self.edge = Edge(settings.limits, settings.api_keys, complain)
+        self.edge = Edge(settings.limits, settings.api_keys, complain, outbox)
         self._edges = [self.edge]  # and that of the admin API
         self._reloading = self._reloading_of(settings, complain)
         self._servers: list[asyncio.Server] = []
@@ -347,6 +346,13 @@ class Router:
         self._prober.watch(replica)
 
 
+def _memory_of(settings: RouterSettings, slots: int) -> Memory:
+    room = len(settings.replicas) + min(settings.spare, PREFIX_ROOM)
+    followed = () if settings.kv_events is None else settings.kv_events.replicas
+    prefixes = PrefixIndex(room, settings.prefix_index_bytes, followed)
+    return Memory(slots, prefixes, Homes(ttl_ms=settings.sessions.ttl_ms))
+
+
 def _log_of(settings: RouterSettings, path: Path, complain: Complain) -> DecisionLog:
     """To delete a file of some hundred MiB takes 20 ms and more: that is done in a thread."""
     aside = partial(asyncio.get_running_loop().run_in_executor, None)
@@ -360,10 +366,11 @@ def _dispatcher_of(
     log: DecisionLog | None,
 ) -> Dispatcher:
     rules, facts = settings.rules, settings.facts_of_replicas
+    memory = _memory_of(settings, len(facts) + settings.spare)
     if pairing is None:
-        return Dispatcher(rules, facts, clock_ms, log, room=len(facts) + settings.spare)
+        return Dispatcher(rules, facts, clock_ms, log, memory)
     rehearse_pairs(rules)
-    return pairing.dispatcher(rules, facts, clock_ms, log)
+    return pairing.dispatcher(rules, facts, clock_ms, log, memory)
 
 
 def head_of(settings: RouterSettings) -> LogHead:

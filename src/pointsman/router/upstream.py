@@ -5,6 +5,7 @@ says it ends and both sides keep it open.
 
     ReplicaError                the replica did not answer, or stopped within its answer
     ├── UnreachableError        no connection: it has not seen the request
+    ├── OutOfFilesError         no connection, for the router may open none: no fault of the replica
     ├── LostError               the connection was lost: it may have begun to work, and stopped
     │   └── StaleConnectionError    on a kept connection without a byte of an answer
     └── SilentError             it was silent for too long, and the connection was given up
@@ -22,6 +23,7 @@ import httptools
 
 from pointsman.core.errors import InputError, MachineError
 from pointsman.router.messages import MAX_HEAD_BYTES, Headers, ResponseHead, fields_of
+from pointsman.router.outbox import Outbox, Sender
 from pointsman.router.settings import Timeouts
 
 
@@ -42,6 +44,16 @@ class UnreachableError(ReplicaError):
         super().__init__(f"replica {url} cannot be reached: {why}", "replica_unreachable")
         self.why = why
         self.http_status = http_status
+
+
+class OutOfFilesError(ReplicaError):
+    """The system lets the router open no further connection, to whomever."""
+
+    http_status = 503
+
+    def __init__(self, url: str) -> None:
+        message = f"no connection to replica {url}: the router has too many open files"
+        super().__init__(message, "too_many_open_files")
 
 
 class LostError(ReplicaError):
@@ -120,12 +132,14 @@ class Upstream(asyncio.Protocol):
     _pieces: list[bytes]
     _complete: bool
 
-    def __init__(self, address: ReplicaAddress) -> None:
+    def __init__(self, address: ReplicaAddress, outbox: Outbox | None = None) -> None:
         self.idle_since_s = 0.0
         self.address = address
+        self._outbox = outbox or Outbox()
         self._transport: asyncio.Transport | None = None
+        self._sender: Sender | None = None
         self._sink: Sink | None = None
-        self._reusable = True
+        self.is_kept = True  # by both sides, as far as we know
         self._bodiless = False
         self._is_paused = False
         self._is_used = False
@@ -144,29 +158,28 @@ class Upstream(asyncio.Protocol):
         self._reset()
         self._is_answered = False
         self._moved_s = time.monotonic()
-        if self._transport is None or self._transport.is_closing():
+        if self._sender is None or self._sender.is_closing:
             self._lose("closed the connection before the request")
         else:
-            self._transport.write(request)
+            self._sender.write(request)
 
     @property
     def reusable(self) -> bool:
         """Whether the next exchange may use this connection."""
-        transport = self._transport
         return (
-            self._reusable
+            self.is_kept
             and self._sink is None
-            and transport is not None
-            and not transport.is_closing()
-            and transport.get_write_buffer_size() == 0
+            and self._sender is not None
+            and not self._sender.is_closing
+            and self._sender.unsent_bytes == 0
         )
 
     def abort(self) -> None:
         """Give the connection up at once; the replica sees its client leave."""
         self._sink = None
-        self._reusable = False
-        if self._transport is not None:
-            self._transport.abort()
+        self.is_kept = False
+        if self._sender is not None:
+            self._sender.abort()
 
     def cut_off(self, why: str) -> None:
         """Give the connection up in the middle of its exchange."""
@@ -200,6 +213,7 @@ class Upstream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)
+        self._sender = Sender(self._transport, self._outbox)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in, and pass the body on in one piece."""
@@ -213,7 +227,7 @@ class Upstream(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._reusable = False
+            self.is_kept = False
             self._pass_on()
             if not self._complete:
                 self._break("sent what is not HTTP")
@@ -226,7 +240,7 @@ class Upstream(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the exchange, well where the answer runs until the end of the connection."""
-        self._reusable = False
+        self.is_kept = False
         if self._sink is None:
             return
         if self._until_close and error is None:
@@ -242,7 +256,7 @@ class Upstream(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """An answer; a second one, that nobody asked for, makes the connection suspect."""
         if self._complete:
-            self._reusable = False
+            self.is_kept = False
 
     def on_status(self, phrase: bytes) -> None:
         """Collect the phrase."""
@@ -269,7 +283,7 @@ class Upstream(asyncio.Protocol):
         self._sink.begin(ResponseHead(status, self._phrase, self._headers, fields))
         if self._bodiless and status not in (204, 304):
             self._complete = True  # the parser would wait for a body: use it no more
-            self._reusable = False
+            self.is_kept = False
 
     def on_body(self, piece: bytes) -> None:
         """Collect; one read may bring many pieces."""
@@ -285,7 +299,7 @@ class Upstream(asyncio.Protocol):
             self._new_head()  # that was an interim answer; the real one follows
             return
         self._complete = True
-        self._reusable = self._reusable and self._parser.should_keep_alive()
+        self.is_kept = self.is_kept and self._parser.should_keep_alive()
 
     def _reset(self) -> None:
         self._parser: Any = httptools.HttpResponseParser(self)
@@ -303,7 +317,9 @@ class Upstream(asyncio.Protocol):
 
     def _pass_on(self) -> None:
         if self._begun and self._sink is not None:
-            self._sink.body(b"".join(self._pieces), is_end=self._complete)
+            pieces = self._pieces
+            whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._sink.body(whole, is_end=self._complete)
 
     def _finish(self) -> None:
         self._is_used = True

@@ -14,7 +14,7 @@ from pointsman.dispatch.record import NO_USAGE, Usage
 from pointsman.workload.workload import MAX_TOKENS
 
 JSON_LIMIT_BYTES = 1 << 20  # of a whole answer; a longer one is not read
-TAIL_BYTES = 1 << 14  # of a stream; its counts stand at its end
+TAIL_BYTES = 1 << 14  # of a stream, or twice as much: its counts stand at its end
 
 # A generated token of any channel; a chunk with only a role, or with empty text, is none.
 _TOKEN = re.compile(rb'"(?:content|text|reasoning_content|reasoning|arguments)"\s*:\s*"[^"]')
@@ -47,12 +47,12 @@ _COUNTED = msgspec.json.Decoder(_Counted)
 class ResponseTap:
     """Sees an answer's body piece by piece; ``stream`` says that it is server-sent events."""
 
-    __slots__ = ("_is_cut", "_kept", "_limit", "_stream", "saw_token")
+    __slots__ = ("_is_cut", "_kept", "_most", "_stream", "saw_token")
 
     def __init__(self, *, stream: bool) -> None:
         self.saw_token = False
         self._stream = stream
-        self._limit = TAIL_BYTES if stream else JSON_LIMIT_BYTES
+        self._most = 2 * TAIL_BYTES if stream else JSON_LIMIT_BYTES
         self._kept: bytes | bytearray = b""
         self._is_cut = False
 
@@ -66,8 +66,8 @@ class ResponseTap:
             self._kept += piece
         else:
             self._kept = bytearray(self._kept) + piece
-        if len(self._kept) > self._limit:
-            self._kept = bytearray(self._kept[-self._limit :])
+        if len(self._kept) > self._most:
+            self._kept = bytearray(self._kept[-TAIL_BYTES:])
             self._is_cut = True
 
     @property

@@ -104,12 +104,6 @@ def test_prompt_tokens_of_old_llama_cpp_are_unknown_for_it_does_not_tell_the_cac
     )
 
 
-def test_the_hit_fraction_is_that_of_the_cache_or_else_that_of_the_prompts():
-    assert reading_of(page("vllm_v1.txt")).hit_fraction == 0.75
-    assert reading_of(page("sglang.txt")).hit_fraction == 0.25
-    assert reading_of(page("vllm_v0.txt")).hit_fraction is None
-
-
 def test_a_page_of_nobody_we_know_is_all_unknown():
     assert reading_of("process_cpu_seconds_total 3.5\n") == EngineReading()
     assert reading_of("") == EngineReading()

@@ -139,6 +139,8 @@ def test_predicted_hits_are_held_against_what_the_engines_reported():
         "predicted_hits": 3,
         "false_hits": 1,
     }
+    # Of the one whose engine said nothing too.
+    assert page.value("expected_cached_tokens_total", replica=A) == 764
 
 
 def test_what_is_held_shed_and_lost_is_told():

@@ -32,12 +32,6 @@ class EngineReading:
     kv_blocks: int | None = None  # that there are
     block_tokens: int | None = None
 
-    @property
-    def hit_fraction(self) -> float | None:
-        """The part of the prompts that came from a cache, since the engine's start."""
-        fraction = _fraction(self.prefix_cache_hits, self.prefix_cache_queries)
-        return _fraction(self.cached_tokens, self.prompt_tokens) if fraction is None else fraction
-
 
 def reading_of(text: str) -> EngineReading:
     """Read a page of metrics. Raises InputError where it is none; an unknown engine is unknown."""
@@ -133,7 +127,3 @@ def _engines(samples: list[Sample], mirrored: frozenset[str]) -> Iterable[float]
         if value is None or math.isnan(sample.value) or sample.value > value:
             largest[key] = sample.value
     return largest.values()
-
-
-def _fraction(part: int | None, whole: int | None) -> float | None:
-    return part / whole if part is not None and whole else None

@@ -33,6 +33,7 @@ class RouterCounters:
         self.expected_wait_ms: list[Histogram] = []
         self.realised_wait_ms: list[Histogram] = []
         self.wait_over_expected_ms: list[Histogram] = []
+        self.expected_cached_tokens: list[int] = []
         self.predicted_cached_tokens: list[int] = []
         self.reported_cached_tokens: list[int] = []
         self.false_hit_tokens: list[int] = []
@@ -85,7 +86,8 @@ class RouterCounters:
         self.wait_over_expected_ms[replica].observe(max(0.0, realised_ms - expected_ms))
 
     def observe_cached(self, replica: int, predicted: int, reported: int | None) -> None:
-        """Tokens that we took to be cached, and the engine's count; without one nothing counts."""
+        """Tokens that we took to be cached, and the engine's count, if it gave one."""
+        self.expected_cached_tokens[replica] += predicted
         if reported is None:
             return
         self.predicted_cached_tokens[replica] += predicted
@@ -109,6 +111,7 @@ class RouterCounters:
 
     def _token_rows(self) -> tuple[list[int], ...]:
         return (
+            self.expected_cached_tokens,
             self.predicted_cached_tokens,
             self.reported_cached_tokens,
             self.false_hit_tokens,

@@ -171,6 +171,11 @@ def _times(counters: RouterCounters, replicas: Sequence[ReplicaState]) -> Iterab
 
 
 def _predictions(counters: RouterCounters, replicas: Sequence[ReplicaState]) -> Iterable[str]:
+    yield counter(
+        "pointsman_expected_cached_tokens_total",
+        "Tokens taken to be cached, of all requests; the engine's own count stands beside it.",
+        _rows(replicas, counters.expected_cached_tokens),
+    )
     rows = (
         ("predicted_cached_tokens", "Tokens taken to be cached", counters.predicted_cached_tokens),
         (

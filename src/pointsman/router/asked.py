@@ -1,0 +1,77 @@
+"""A request that wants a place on a replica, and the refusal where it gets none."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pointsman.core.errors import PointsmanError
+from pointsman.dispatch.question import NO_WAIT, Question, Wait
+from pointsman.router.membership import Membership
+from pointsman.router.settings import Resilience
+
+if TYPE_CHECKING:
+    from pointsman.router.admission import Place
+
+
+class RefusedError(PointsmanError):
+    """There is no place, and no more waiting for one."""
+
+    def __init__(self, message: str, http_status: int, code: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.http_status = http_status
+        self.code = code
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request that wants a place: ``tried`` are the replicas that it is not to get again.
+
+    ``draw``: by which it is one of those that a replica of less weight may get, or is not, however
+    often it is asked about.
+    """
+
+    question: Question
+    size_bytes: int
+    tried: set[int] = field(default_factory=set)
+    draw: float | None = None  # None: it has not been asked about
+    held_until_s: float | None = None  # None: it has never waited
+    turn: int = 0  # the lower goes first, once it has waited
+    wait: Wait = NO_WAIT  # the one that goes on
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """One that waits: in the line of its model, or held for a replica."""
+
+    asked: Asked
+    place: asyncio.Future[Place]
+    replica: int | None = None  # the one that it is held for
+
+
+class Refusals:
+    """Why there is no place. ``most``: of requests in flight on one replica."""
+
+    def __init__(self, membership: Membership, resilience: Resilience) -> None:
+        self._membership = membership
+        self._most = resilience.max_in_flight
+        self._next_probe_s = math.ceil(resilience.probing.interval_ms / 1000.0)
+
+    def of(self, model: str | None, how: str, *, is_full: bool) -> RefusedError:
+        """``is_full``: replicas that are ready serve the model. ``how``: what it has waited for."""
+        if is_full:
+            message = f"all replicas have {self._most} requests in flight, {how}"
+            return RefusedError(message, 429, "overloaded", 1)
+        if self._membership.ready:
+            message = f"no replica that serves the model `{model}` is ready, {how}"
+            return RefusedError(message, 503, "model_unavailable", self._next_probe_s)
+        failures = [
+            f"; {member.url}: {failure.error}"
+            for member in self._membership.members
+            if (failure := member.health.last_failure) is not None
+        ]
+        message = f"no replica is ready, {how}{''.join(failures[:1])}"
+        return RefusedError(message, 503, "no_replica_ready", self._next_probe_s)
