@@ -145,8 +145,9 @@ def _account(fleet: Fleet, r: int, i: int, cached_tokens: float, now_ms: float) 
     fleet.progress[i].replica = r
     count_sent(fleet.in_flight, own_row(fleet, i, r), i, question.prompt_tokens)
     if fleet.knowledge.clock[0].keeps_holders == 1:
+        first = question.router * fleet.knowledge.told.shape[0]
         for place in range(question.chain_start, question.chain_start + question.prompt_blocks):
-            expect_block(fleet.knowledge, question.router, r, fleet.chain_blocks[place])
+            expect_block(fleet.knowledge, first, r, fleet.chain_blocks[place])
 
 
 @inner

@@ -116,10 +116,20 @@ def _hear(known: Knowledge, r: int, block: int, stored: int) -> None:
     bit = _ONE << np.uint64(r & 63)
     if stored == 1:
         known.told[block, r >> 6] |= bit
+        known.holders[block, r >> 6] |= bit
     else:
         known.told[block, r >> 6] &= ~bit
-    for q in range(known.clock[0].routers):
-        row = q * known.told.shape[0] + block
+        if known.expected[block, r] == 0:
+            known.holders[block, r >> 6] &= ~bit
+    if known.clock[0].routers > 1:
+        _hear_everywhere(known, r, block, stored)
+
+
+@inner
+def _hear_everywhere(known: Knowledge, r: int, block: int, stored: int) -> None:
+    """All routers but the first one hear it too."""
+    bit, blocks = _ONE << np.uint64(r & 63), known.told.shape[0]
+    for row in range(blocks + block, known.holders.shape[0], blocks):
         if stored == 1:
             known.holders[row, r >> 6] |= bit
         elif known.expected[row, r] == 0:
@@ -168,17 +178,17 @@ def hear_events(known: Knowledge, now_ms: float) -> None:
 
 
 @inner_inlined
-def expect_block(known: Knowledge, router: int, r: int, block: int) -> None:
-    """The router sent a request there that brings the block."""
-    row = router * known.told.shape[0] + block
+def expect_block(known: Knowledge, first: int, r: int, block: int) -> None:
+    """A request was sent there that brings the block; its router's rows begin at ``first``."""
+    row = first + block
     known.expected[row, r] += 1
     known.holders[row, r >> 6] |= _ONE << np.uint64(r & 63)
 
 
 @inner_inlined
-def expect_no_more(known: Knowledge, router: int, r: int, block: int) -> None:
+def expect_no_more(known: Knowledge, first: int, r: int, block: int) -> None:
     """That request ended."""
-    row = router * known.told.shape[0] + block
+    row = first + block
     known.expected[row, r] -= 1
     if known.expected[row, r] == 0:
         bit = _ONE << np.uint64(r & 63)

@@ -145,13 +145,30 @@ def context_tokens(fleet: Fleet, r: int) -> float:
 
 
 @inner_inlined
+def _requests_at(fleet: Fleet, r: int) -> float:
+    requests = _account_of(fleet, r).requests
+    if fleet.knowledge.clock[0].routers > 1:
+        sight = _sight_of(fleet, r)
+        requests += sight.waiting + sight.running
+    return requests  # type: ignore[no-any-return]
+
+
+@inner_inlined
+def _decoding_at(fleet: Fleet, r: int) -> float:
+    decoding = _account_of(fleet, r).decoding
+    if fleet.knowledge.clock[0].routers > 1:
+        decoding += _sight_of(fleet, r).running
+    return decoding  # type: ignore[no-any-return]
+
+
+@inner_inlined
 def iteration_ms(fleet: Fleet, r: int) -> float:
     """What an iteration of all that decode there nominally takes."""
     engine, account = fleet.engines[r], _account_of(fleet, r)
     tokens = account.decoding_tokens + account.steps * _decodes_of(fleet, r)
     total_ms = (
         engine.per_iteration_ms
-        + engine.per_decode_ms * (account.decoding + _sight_of(fleet, r).running)
+        + engine.per_decode_ms * _decoding_at(fleet, r)
         + engine.per_kv_token_ms * tokens
     )
     return total_ms / fleet.replicas[r].slowness  # type: ignore[no-any-return]
@@ -168,7 +185,7 @@ def expected_output(fleet: Fleet) -> float:
 def ending_ms(fleet: Fleet, r: int, requests: float) -> float:
     """How long until so many have ended that decode there: (those that decode) / (answer length x
     iteration) end in a millisecond."""
-    decoding = max(1.0, _account_of(fleet, r).decoding + _sight_of(fleet, r).running)
+    decoding = max(1.0, _decoding_at(fleet, r))
     return requests * expected_output(fleet) * iteration_ms(fleet, r) / decoding  # type: ignore[no-any-return]
 
 
@@ -199,11 +216,14 @@ def _wait_behind_ms(
 def _others_there(fleet: Fleet, traffic: Traffic, r: int, i: int, held: int) -> tuple[float, float]:
     """Prefill and number of those ``held`` for the replica (all of them, or 0) and of other
     routers' requests there; those that wait are taken to be like this one, and uncached."""
-    sight = _sight_of(fleet, r)
-    held_ms = traffic.awaited[r].work_ms if held > 0 else 0.0
-    if sight.waiting > 0.0:
-        held_ms += sight.waiting * work_ms(fleet, r, i, 0.0)
-    return held_ms, held + sight.waiting + sight.running
+    waiting_ms, count = 0.0, float(held)
+    if held > 0:
+        waiting_ms = traffic.awaited[r].work_ms
+    if fleet.knowledge.clock[0].routers > 1:
+        sight = _sight_of(fleet, r)
+        waiting_ms += sight.waiting * work_ms(fleet, r, i, 0.0)
+        count += sight.waiting + sight.running
+    return waiting_ms, count
 
 
 @inner_inlined
@@ -221,8 +241,7 @@ def decode_wait_ms(fleet: Fleet, r: int, i: int) -> float:
     answer = expected_output(fleet)
     tokens = context_tokens(fleet, r) + fleet.questions[i].prompt_tokens + answer
     room = fleet.replicas[r].capacity * engine.block_size
-    sight = _sight_of(fleet, r)
-    lacking = account.requests + sight.waiting + sight.running + 1.0 - engine.max_num_seqs
+    lacking = _requests_at(fleet, r) + 1.0 - engine.max_num_seqs
     if tokens > room:
         mean_tokens = context_tokens(fleet, r) / max(1.0, account.requests)
         lacking = max(lacking, (tokens - room) / max(1.0, mean_tokens))
@@ -273,12 +292,6 @@ def read_gauges(fleet: Fleet, r: int, now_ms: float) -> None:
     gauges.kv_use = (replica.capacity - replica.free) / replica.capacity
     if clock.routers > 1:
         note_others(fleet, r)
-
-
-@inner_inlined
-def _requests_at(fleet: Fleet, r: int) -> float:
-    sight = _sight_of(fleet, r)
-    return _account_of(fleet, r).requests + sight.waiting + sight.running  # type: ignore[no-any-return]
 
 
 @inner

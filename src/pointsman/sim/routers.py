@@ -49,7 +49,7 @@ def dealt_routers(questions: Records, chain_blocks: Ints, routers: Routers, seed
     if routers.count == 1:
         return np.zeros(questions.shape[0], dtype=np.int32)
     draws = stream(seed, "the router of a request")
-    dealt: Ints = draws.integers(0, routers.count, questions.shape[0], dtype=np.int32)
+    dealt: Ints = draws.integers(0, routers.count, len(questions), dtype=np.int32)
     if routers.dealt == SESSION:
         _, number = np.unique(_keys(questions, chain_blocks), return_inverse=True)
         return dealt[number]
@@ -95,8 +95,8 @@ def own_row(fleet: Fleet, i: int, r: int) -> int:
 
 @inner
 def forget_steps(fleet: Fleet, r: int) -> None:
-    """The stretch has ended: its tokens are counted by request now."""
-    for q in range(fleet.knowledge.clock[0].routers):
+    """The stretch has ended: its tokens are counted by request now, by all but the first router."""
+    for q in range(1, fleet.knowledge.clock[0].routers):
         fleet.in_flight.accounts[q * fleet.replicas.shape[0] + r].steps = 0
 
 

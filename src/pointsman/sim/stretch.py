@@ -117,7 +117,9 @@ def finish_stretch(fleet: Fleet, r: int) -> None:
     if repeats > 0:
         _take_blocks_of_stretch(fleet, r, replica.length)
     _count_work(fleet, r)
-    forget_steps(fleet, r)
+    known.accounts[r].steps = 0
+    if fleet.knowledge.clock[0].routers > 1:
+        forget_steps(fleet, r)
     first_ms = replica.start_ms + replica.base_ms  # the end of the first iteration
     steady = 0  # those whose last token came when it began
     kept = 0
@@ -210,5 +212,6 @@ def end_account(fleet: Fleet, r: int, i: int) -> None:
     question = fleet.questions[i]
     count_ended(fleet.in_flight, own_row(fleet, i, r), i, question.prompt_tokens)
     if fleet.knowledge.clock[0].keeps_holders == 1:
+        first = question.router * fleet.knowledge.told.shape[0]
         for place in range(question.chain_start, question.chain_start + question.prompt_blocks):
-            expect_no_more(fleet.knowledge, question.router, r, fleet.chain_blocks[place])
+            expect_no_more(fleet.knowledge, first, r, fleet.chain_blocks[place])
