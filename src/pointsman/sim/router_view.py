@@ -186,7 +186,7 @@ def ending_ms(fleet: Fleet, r: int, requests: float) -> float:
     """How long until so many have ended that decode there: (those that decode) / (answer length x
     iteration) end in a millisecond."""
     decoding = max(1.0, _decoding_at(fleet, r))
-    return requests * expected_output(fleet) * iteration_ms(fleet, r) / decoding  # type: ignore[no-any-return]
+    return requests * expected_output(fleet) * iteration_ms(fleet, r) / decoding
 
 
 @inner_inlined
