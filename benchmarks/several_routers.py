@@ -1,12 +1,13 @@
 """What several routers cost that do not see what the others sent: docs/router.md has the tables.
 
-    python benchmarks/several_routers.py [KIND,...] [MINUTES]
+    python benchmarks/several_routers.py [KIND,...] [POLICY,...] [MINUTES]
 
 Generated traffic (``pointsman policies bench``) on 8 replicas. At nine tenths of the load that
 ``fewest_misses`` holds on one router that sees everything at once: P99 TTFT, goodput, hits and skew
 of each policy on 1, 2, 4 and 8 routers, requests dealt to them at random or by session, gauges and
 cache events 0, 1 and 5 s old, and gauges that nobody ever reads (cache events 1 s old then). Then
-the load that each policy holds on so many routers, where signals are 1 s old.
+the load that each policy holds on so many routers, with signals 1 s old and without gauges, over
+that of ``fewest_misses`` on the one router.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ RULES = (
     "round_robin",
     "least_requests",
     "earliest_first_token",
-    "locality_aware:slack_ms=100",
+    "locality_aware:slack_ms=1000",
     "fewest_misses",
     "session_affinity",
 )
@@ -51,7 +52,7 @@ SIGNALS = {
     "5 s": Signals(5000.0, 5000.0),
     "no gauges": Signals(NEVER_MS, 1000.0),
 }
-HELD_WITH = "1 s"
+HELD_WITH = ("1 s", "no gauges")
 
 
 def figures(cell: Cell, policy: Policy) -> dict[str, float | None]:
@@ -75,7 +76,7 @@ def rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def main(kinds: str = "turns,system", minutes: str = "6") -> None:
+def main(kinds: str = "turns,system", rules: str = ",".join(RULES), minutes: str = "6") -> None:
     described = fleet_named(REPLICAS)
     target = Target(OBJECTIVES)
     for trace in traffic_named(kinds):
@@ -83,9 +84,10 @@ def main(kinds: str = "turns,system", minutes: str = "6") -> None:
         one = Cell(workload, described.assembled(workload.block_size_tokens), Conditions())
         best = held_load(one, POLICIES["fewest_misses"], target).load_ratio
         cell = replace(one, workload=with_rate_scaled(workload, LOAD * best))
-        for rule in RULES:
+        for rule in rules.split(","):
             at_fixed_load(trace.name, cell, rule)
-            held_by(trace.name, one, rule, best)
+            for age in HELD_WITH:
+                held_by((trace.name, age), one, rule, best)
 
 
 def at_fixed_load(name: str, cell: Cell, rule: str) -> None:
@@ -98,13 +100,14 @@ def at_fixed_load(name: str, cell: Cell, rule: str) -> None:
                 print(json.dumps({**row, **found}), flush=True)
 
 
-def held_by(name: str, cell: Cell, rule: str, guess: float) -> None:
+def held_by(place: tuple[str, str], cell: Cell, rule: str, guess: float) -> None:
+    name, age = place
     for dealt in (RANDOM, SESSION):
         for count in COUNTS if dealt == RANDOM else COUNTS[1:]:
-            conditions = Conditions(SIGNALS[HELD_WITH], routers=Routers(count, dealt))
+            conditions = Conditions(SIGNALS[age], routers=Routers(count, dealt))
             there = replace(cell, conditions=conditions)
             held = held_load(there, policy_named(rule), Target(OBJECTIVES), guess)
-            row = {"trace": name, "policy": rule, "age": HELD_WITH, "dealt": dealt}
+            row = {"trace": name, "policy": rule, "age": age, "dealt": dealt}
             print(
                 json.dumps({**row, "routers": count, "held": round(held.load_ratio / guess, 3)}),
                 flush=True,
