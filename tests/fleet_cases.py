@@ -28,6 +28,7 @@ from pointsman.policies.policy import (
 from pointsman.sim.batching import BatchingFleet, Engine, FleetRun, Split, simulate_fleet
 from pointsman.sim.conditions import Change, ClosedLoop, Conditions, Holding
 from pointsman.sim.knowledge import Signals
+from pointsman.sim.routers import DEALT, Routers
 from tests import batching_oracle
 from tests.fleet_oracle import NearTieError
 from tests.fleet_replicas import Hold, Link, Setting
@@ -57,18 +58,50 @@ def looks_at_all(request, view, parameters):
     return best, 0
 
 
+@policy(
+    rule="The fewest tokens: those that came back, and those of prompts to be computed.",
+    source="these tests",
+    reasons=("least",),
+    reads=("prefix", "work", "in_flight"),
+)
+def looks_at_each(request, view, parameters, in_flight):
+    best, least = 0, np.inf
+    for c in range(view.shape[1]):
+        r = in_flight.replica_of[c, 0]
+        account, tokens = in_flight.accounts[r], 0
+        for k in range(account.counts):
+            tokens += in_flight.flights[in_flight.running[r, k]].tokens_out + account.steps
+        i = account.newest
+        while i != -1:
+            tokens += in_flight.flights[i].uncached_tokens
+            i = in_flight.flights[i].older
+        if tokens < least:
+            best, least = c, tokens
+    return best, 0
+
+
+def fewest_of_each(world, job, listed):
+    return min(range(len(listed)), key=lambda c: tokens_of_each(world, job, listed[c][0]))
+
+
+def tokens_of_each(world, job, r):
+    replica = world.replicas[r]
+    came = sum(row.generated for row in replica.running if row.job.router == job.router)
+    return came + sum(row.uncached for row in replica.own(job.router) if row.generated == 0)
+
+
 def takes_turns(world, job, listed):
-    return world.sequence % len(listed)
+    return world.sequences[job.router] % len(listed)
 
 
 def fewest_requests(world, job, listed):
-    first = world.sequence % len(listed)
+    first = world.sequences[job.router] % len(listed)
     order = [(first + k) % len(listed) for k in range(len(listed))]
-    return min(order, key=lambda c: requests(world, listed[c]))
+    return min(order, key=lambda c: requests(world, job, listed[c]))
 
 
-def requests(world, pair):
-    sent = sum(len(world.replicas[r].in_flight) for r in pair[:2] if r >= 0)
+def requests(world, job, pair):
+    sent = sum(world.replicas[r].requests(job.router) for r in pair[:2] if r >= 0)
     return sent + len(world.held_before(pair[0]))
 
 
@@ -83,47 +116,49 @@ def least_of_all(world, job, listed):
 def score(world, job, pair):
     prefill, decode = world.replicas[pair[0]], world.replicas[pair[1]]
     answers = prefill if pair[1] < 0 else decode
-    gauges = world.read[pair[0]] if world.setting.metrics_age_ms else prefill.gauges
-    waiting, running, kv_use = gauges
-    pending = sum(row.uncached for row in prefill.in_flight if row.generated == 0)
+    reading = world.read[pair[0]] if world.setting.metrics_age_ms else prefill.reading
+    waiting, running, kv_use, _ = reading
+    pending = sum(row.uncached for row in prefill.own(job.router) if row.generated == 0)
     held = world.held_before(pair[0])
     pending += sum(each.uncached for each in held)
-    wait_ms = prefill.wait_ms(world.now, held)
+    wait_ms = prefill.wait_ms(world.now, held, job)
     if pair[1] >= 0:
         wait_ms += ahead_of_decode_ms(world, job, pair[1])
-    total = 64.0 * requests(world, pair) + 32.0 * waiting + 16.0 * running + 256.0 * kv_use
+    total = 64.0 * requests(world, job, pair) + 32.0 * waiting + 16.0 * running + 256.0 * kv_use
     total += 2.0 * pending - 4.0 * world.cached_tokens(job, pair[0])
     total += sum(each.job.arrival.prompt for each in held)
-    total += answers.context_tokens() + 0.5 * world.expected_work_ms(job, pair[0])
-    return total + 0.25 * wait_ms + 0.125 * answers.iteration_ms()
+    total += answers.context_tokens(job.router) + 0.5 * world.expected_work_ms(job, pair[0])
+    return total + 0.25 * wait_ms + 0.125 * answers.iteration_ms(job.router)
 
 
 def ahead_of_decode_ms(world, job, r):
     """Hand-off, the wait for a seat and blocks, and the iteration of the first token."""
     replica, link = world.replicas[r], world.link
     held = 0 if link.moves_all else world.cached_tokens(job, r)
-    share = len(world.transfers) + 1 if link.shares else 1
+    under_way = sum(row.job.router == job.router for row, _ in world.transfers)
+    share = under_way + 1 if link.shares else 1
     moved = (job.arrival.prompt - held) * link.bytes_per_token
     handoff_ms = link.base_ms + moved * share / link.bytes_per_ms
-    return handoff_ms + decode_wait_ms(world, job, replica) + replica.iteration_ms()
+    return handoff_ms + decode_wait_ms(world, job, replica) + replica.iteration_ms(job.router)
 
 
 def decode_wait_ms(world, job, replica):
     """As many have to end there as lack seats or tokens, at the pace at which they end."""
     answer = sum(world.answers) / len(world.answers) if world.answers else 16.0
-    context, count = replica.context_tokens(), len(replica.in_flight)
+    context, count = replica.context_tokens(job.router), len(replica.own(job.router))
     room = replica.engine.capacity_blocks * replica.engine.block_size
     excess = context + job.arrival.prompt + answer - room
-    lacking = max(0.0, count + 1 - replica.engine.max_num_seqs)
+    lacking = max(0.0, replica.requests(job.router) + 1 - replica.engine.max_num_seqs)
     if excess > 0:
         lacking = max(lacking, excess / max(1.0, context / max(1, count)))
-    return replica.ending_ms(lacking)
+    return replica.ending_ms(lacking, job.router)
 
 
 RULES = {
     "round_robin": (POLICIES["round_robin"], takes_turns),
     "least_requests": (POLICIES["least_requests"], fewest_requests),
     "looks_at_all": (looks_at_all, least_of_all),
+    "looks_at_each": (looks_at_each, fewest_of_each),
 }
 
 
@@ -136,6 +171,7 @@ class Case:
     rule: str
     event_delay_ms: float = 0.0
     has_sessions: bool = False
+    dealt: str = "random"
 
 
 def simulated(case: Case) -> FleetRun:
@@ -159,6 +195,7 @@ def simulated(case: Case) -> FleetRun:
         closed_loop=loop,
         changes=[Change(*change) for change in setting.changes],
         most_tries=setting.most_tries,
+        routers=Routers(setting.routers, case.dealt),
     )
     rule = RULES[case.rule][0] if case.rule in RULES else POLICIES[case.rule]
     return simulate_fleet(workload, rule, fleet_of(setting), conditions)
@@ -274,10 +311,12 @@ links = st.builds(
 @st.composite
 def cases(draw, rules=tuple(RULES)):
     size = draw(st.sampled_from((1, 2, 4)))
-    link = draw(st.none() | links)
+    rule = draw(st.sampled_from(rules))
+    # Of a pair the steps of those that just received are not told apart.
+    link = None if rule == "looks_at_each" else draw(st.none() | links)
     least = link.prefills + 1 if link else 1
     replicas = draw(st.integers(least, 4))
-    rule = draw(st.sampled_from(rules))
+    routers = draw(st.sampled_from((1, 1, 2, 3)))
     setting = Setting(
         engines=tuple(draw(engines(size)) for _ in range(replicas)),
         link=link,
@@ -285,8 +324,9 @@ def cases(draw, rules=tuple(RULES)):
         most_tries=draw(st.integers(1, 3)),
         concurrency=draw(st.just(0) | st.integers(1, 5)),
         think_ms=draw(st.sampled_from((0.0, 50.0))),
-        hold=draw(st.none() | holds),
+        hold=draw(st.none() | holds) if routers == 1 else None,
         metrics_age_ms=draw(st.sampled_from((0.0, 0.0, 100.0, 700.0))),
-        reads_prefix=rule == "looks_at_all",
+        reads_prefix=rule.startswith("looks"),
+        routers=routers,
     )
-    return Case(setting, draw(arrivals(size)), rule)
+    return Case(setting, draw(arrivals(size)), rule, dealt=draw(st.sampled_from(DEALT)))

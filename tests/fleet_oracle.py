@@ -36,19 +36,20 @@ class Held:
 class World:
     """The router, the link and the clock; ``run`` goes from event to event."""
 
-    def __init__(self, setting: Setting, arrivals: list[Arrival], choose: Callable) -> None:
+    def __init__(self, setting: Setting, arrivals: list, choose: Callable, dealt=None) -> None:
         self.setting, self.choose, self.link = setting, choose, setting.link
         self.replicas = [FleetReplica(e, r, self) for r, e in enumerate(setting.engines)]
         self.seats = max(e.max_num_seqs for e in setting.engines) * (2 if self.link else 1)
         self.columns = columns(len(setting.engines), self.link.prefills if self.link else 0)
-        self.jobs = [Job(number, arrival) for number, arrival in enumerate(arrivals)]
+        self.jobs = [Job(k, each, dealt[k] if dealt else 0) for k, each in enumerate(arrivals)]
         self.coming = list(self.jobs)
         self.changes = sorted(setting.changes, key=lambda change: change[0])
         for r, replica in enumerate(self.replicas):
             events = [event for _, who, event, _ in self.changes if who == r]
             replica.alive = not (events and events[0] == "joins")
         self.due = [0.0] * min(setting.concurrency, len(self.jobs))
-        self.now, self.sequence, self.rows = 0.0, 0, 0
+        self.now, self.rows = 0.0, 0
+        self.sequences = [0] * setting.routers
         self.transfers: list[list] = []
         self.sent: list[tuple[float, Row]] = []
         self.held: list[Held] = []
@@ -64,7 +65,7 @@ class World:
         age_ms = setting.metrics_age_ms
         count = len(self.replicas)
         self.next_reading = [age_ms * r / count for r in range(count)]
-        self.read = [replica.gauges for replica in self.replicas]
+        self.read = [replica.reading for replica in self.replicas]
 
     # Events.
 
@@ -119,7 +120,7 @@ class World:
             while age_ms and self.next_reading[r] <= time_ms:
                 if replica.ends_at and abs(replica.ends_at - self.next_reading[r]) < CLOSE_MS:
                     raise NearTieError
-                self.read[r] = replica.gauges
+                self.read[r] = replica.reading
                 self.next_reading[r] += age_ms
         share = len(self.transfers) if self.link and self.link.shares else 1
         for transfer in self.transfers:
@@ -184,7 +185,7 @@ class World:
             self.close(job, "no replica" if able else "can never fit")
             return
         prefill, decode, _ = listed[self.choose(self, job, listed)]
-        self.sequence += 1
+        self.sequences[job.router] += 1
         if self.setting.hold and self.is_held_back(job, prefill, held):
             return
         if held:
@@ -247,7 +248,7 @@ class World:
         """What the router knows: what is there, and what those in flight there bring."""
         replica, size = self.replicas[r], self.replicas[r].engine.block_size
         known = set(replica.cache.cached)
-        for row in replica.in_flight:
+        for row in replica.own(job.router):
             known.update(row.arrival.chain[: row.arrival.prompt // size])
         count = 0
         for block in job.arrival.chain[: (job.arrival.prompt - 1) // size]:

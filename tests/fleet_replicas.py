@@ -42,6 +42,7 @@ class Setting:
     hold: Hold | None = None
     metrics_age_ms: float = 0.0
     reads_prefix: bool = False
+    routers: int = 1
 
 
 @dataclass(eq=False)
@@ -72,6 +73,7 @@ class Job:
 
     number: int
     arrival: Arrival
+    router: int = 0
     came_ms: float = 0.0
     status: str = "unsent"
     tries: int = 0
@@ -93,7 +95,7 @@ class FleetReplica(Replica):
         self.alive, self.slowness = True, 1.0
         self.receiving: list[Row] = []
         self.handed: list[Row] = []
-        self.last_first_ms = -math.inf
+        self.last_first_ms = [-math.inf] * world.setting.routers
         self.in_flight: list[Row] = []
 
     def holders(self) -> list[Request]:
@@ -133,7 +135,7 @@ class FleetReplica(Replica):
     def generate(self, row: Row) -> None:
         row.generated += 1
         if row.generated == 1:
-            row.result.first_token_ms = self.last_first_ms = self.now
+            row.result.first_token_ms = self.last_first_ms[row.job.router] = self.now
         else:
             self.world.gaps_ms.append(self.now - row.last_token_ms)
         row.last_token_ms = self.now
@@ -157,35 +159,63 @@ class FleetReplica(Replica):
         running = len(self.running) + len(self.receiving)
         return len(self.waiting), running, used / self.engine.capacity_blocks
 
-    def wait_ms(self, now_ms: float, held: Sequence[Any] = ()) -> float:
+    def own(self, router: int) -> list[Row]:
+        """What the router has here."""
+        return [row for row in self.in_flight if row.job.router == router]
+
+    @property
+    def reading(self) -> tuple[Any, ...]:
+        """The gauges, and for each router what it takes for others': waiting and running ones."""
+        waiting, running, kv_use = self.gauges
+        others = []
+        for router in range(self.world.setting.routers):
+            own = self.own(router)
+            pending = sum(row.generated == 0 for row in own)
+            waits = max(0, waiting - pending - 1)
+            others.append((waits, max(0, waiting + running - len(own) - waits - 1)))
+        return waiting, running, kv_use, others if len(others) > 1 else [(0, 0)]
+
+    def others(self, router: int) -> tuple[int, int]:
+        """By the last reading."""
+        is_old = self.world.setting.metrics_age_ms > 0.0
+        return (self.world.read[self.number] if is_old else self.reading)[3][router]
+
+    def requests(self, router: int) -> int:
+        return len(self.own(router)) + sum(self.others(router))
+
+    def wait_ms(self, now_ms: float, held: Sequence[Any] = (), job: Job | None = None) -> float:
         """For the prefill of those before it, or for a seat; also behind those held for here."""
-        pending = [row for row in self.in_flight if row.generated == 0]
+        router = job.router if job else 0
+        pending = [row for row in self.own(router) if row.generated == 0]
         prefill_ms = sum(row.work_ms for row in pending)
         if pending:
-            since_ms = max(self.last_first_ms, pending[0].sent_ms)
+            since_ms = max(self.last_first_ms[router], pending[0].sent_ms)
             prefill_ms = max(0.0, prefill_ms - min(now_ms - since_ms, pending[0].work_ms))
         prefill_ms += sum(each.work_ms for each in held)
-        lacking = len(self.in_flight) + len(held) + 1 - self.engine.max_num_seqs
+        if job:
+            prefill_ms += self.others(router)[0] * self.work_ms(job.arrival.prompt, 0.0)
+        lacking = self.requests(router) + len(held) + 1 - self.engine.max_num_seqs
         if self.world.link or lacking <= 0:
             return prefill_ms
-        return max(prefill_ms, self.ending_ms(lacking))
+        return max(prefill_ms, self.ending_ms(lacking, router))
 
-    def ending_ms(self, count: float) -> float:
+    def ending_ms(self, count: float, router: int) -> float:
         """How long until so many have ended, at the pace at which they end."""
         answers = self.world.answers
         answer = sum(answers) / len(answers) if answers else 16.0
-        decoding = sum(row.generated > 0 for row in self.in_flight)
-        return count * answer * self.iteration_ms() / max(1, decoding)
+        decoding = sum(row.generated > 0 for row in self.own(router)) + self.others(router)[1]
+        return count * answer * self.iteration_ms(router) / max(1, decoding)
 
     def work_ms(self, prompt: int, cached: float) -> float:
         _, per_token, _, _, per_attention = self.engine.costs
         rest = prompt - cached
         return per_token * rest + per_attention * rest * (prompt - 0.5 * rest)
 
-    def iteration_ms(self) -> float:
+    def iteration_ms(self, router: int) -> float:
         base, _, per_decode, per_kv, _ = self.engine.costs
-        decoding = [row.total for row in self.in_flight if row.generated > 0]
-        return base + per_decode * len(decoding) + per_kv * sum(decoding)
+        decoding = [row.total for row in self.own(router) if row.generated > 0]
+        count = len(decoding) + self.others(router)[1]
+        return base + per_decode * count + per_kv * sum(decoding)
 
-    def context_tokens(self) -> int:
-        return sum(row.total for row in self.in_flight)
+    def context_tokens(self, router: int) -> int:
+        return sum(row.total for row in self.own(router))

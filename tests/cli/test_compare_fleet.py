@@ -102,6 +102,14 @@ def test_a_file_says_which_engine_version_will_serve_and_the_flag_goes_before_it
     assert compared(capsys, "--fleet", "fleet.toml", *flag)["warnings"] == []
 
 
+def test_several_routers_are_simulated_as_asked(capsys, folder):
+    fleet = ("--fleet", "2", "--costs", "costs.json", "--policy", "least_requests")
+    document = compared(capsys, *fleet, "--routers", 2, "--dealt", "session")
+    assert document["fleet"]["conditions"]["routers"] == {"count": 2, "dealt": "session"}
+    alone = compared(capsys, *fleet)
+    assert alone["fleet"]["conditions"]["routers"] == {"count": 1, "dealt": "random"}
+
+
 def test_every_flag_arrives_where_it_belongs(capsys, folder):
     document = compared(
         capsys,
@@ -249,6 +257,13 @@ def test_csv_and_the_table_are_of_the_same_comparison(capsys, folder):
         (("--fleet", "2xh100", *MODEL, "--hold-order", "fcfs"), "or --hold-ms"),
         (("--fleet", "2xh100", *MODEL, "--think-ms", "1"), "or --concurrency"),
         (("--fleet", "2xh100", *MODEL, "--concurrency", "0"), "concurrency is 0"),
+        (("--fleet", "2xh100", *MODEL, "--dealt", "session"), "or --routers"),
+        (("--fleet", "2xh100", *MODEL, "--routers", "0"), "routers: count is 0"),
+        (
+            ("--fleet", "2xh100", *MODEL, "--routers", "2", "--hold-ms", "9"),
+            "2 routers are to hold requests; expected one router, or nothing held",
+        ),
+        (("--replicas", "2", "--routers", "2"), "--routers goes with --fleet"),
         (("--fleet", "2xh100", *MODEL, "--goodput", "tfft:9"), "did you mean ttft?"),
         (("--fleet", "2xh100", *MODEL, "--goodput", "ttft"), "expected NAME:MILLISECONDS"),
         (("--fleet", "2xh100", *MODEL, "--baseline", "x"), "baseline 'x' is unknown"),

@@ -48,7 +48,7 @@ def test_the_command_runs(folder, capsys, command):
 def test_the_page_names_every_field():
     known = (
         *(tables._FLEET, tables._GROUP, tables._LINK, tables._SIGNALS, tables._HOLDING),
-        *(tables._CLOSED_LOOP, tables._CHANGE),
+        *(tables._CLOSED_LOOP, tables._ROUTERS, tables._CHANGE),
     )
     for fields in known:
         for name in fields:

@@ -1,4 +1,4 @@
-"""A fleet in virtual time behind a real dispatcher: one prefill at a time, answers beside it.
+"""A fleet in virtual time behind real dispatchers: one prefill at a time, answers beside it.
 
 It is no engine: what is shown with it is what the router's choices do, learned or not, where
 everything else is known exactly.
@@ -7,6 +7,7 @@ everything else is known exactly.
 from __future__ import annotations
 
 import heapq
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -42,17 +43,25 @@ class Served:
 
 @dataclass
 class ToyFleet:
-    """``slowness``: of each replica, how many times longer its prefills take than is expected."""
+    """``slowness``: of each replica, how many times longer its prefills take than is expected.
+
+    ``copies`` of the router know nothing of each other; requests come to any of them at random.
+    """
 
     policy: str
     slowness: tuple[float, ...]
+    copies: int = 1
     seen: list[set[tuple[int, ...]]] = field(init=False)
     served: list[Served] = field(default_factory=list)
     now_ms: float = 0.0
 
     def __post_init__(self) -> None:
         facts = [ReplicaFacts()] * len(self.slowness)
-        self.dispatcher = Dispatcher(Rules(policy_named(self.policy)), facts, lambda: self.now_ms)
+        rules = Rules(policy_named(self.policy))
+        self.dispatchers = [
+            Dispatcher(rules, facts, lambda: self.now_ms) for _ in range(self.copies)
+        ]
+        self._dealing = random.Random(7)
         self.seen = [set() for _ in self.slowness]
         self._free_ms = [0.0] * len(self.slowness)
         self._events: list[tuple[float, int, str, Ticket]] = []
@@ -62,8 +71,9 @@ class ToyFleet:
             self._pass_time(arrival.time_ms)
             self._send(number, arrival)
         self._pass_time(float("inf"))
-        self.dispatcher.ledger.check_invariants()
-        assert self.dispatcher.ledger.in_flight == 0
+        for dispatcher in self.dispatchers:
+            dispatcher.ledger.check_invariants()
+            assert dispatcher.ledger.in_flight == 0
         return self.served
 
     def _send(self, number: int, arrival: Arrival) -> None:
@@ -77,7 +87,7 @@ class ToyFleet:
             session=arrival.session,
             streams=True,
         )
-        ticket = self.dispatcher.choose(question)
+        ticket = self._dealing.choice(self.dispatchers).choose(question)
         r = ticket.replica
         hits = 0
         while hits < len(arrival.blocks) and arrival.blocks[: hits + 1] in self.seen[r]:

@@ -11,6 +11,7 @@ from pointsman.fleet.description import FleetDescription
 from pointsman.fleet.tables import Known, Overrides, described, fleet_tables
 from pointsman.sim.conditions import Change, ClosedLoop, Holding
 from pointsman.sim.knowledge import Signals
+from pointsman.sim.routers import Routers
 from tests.fleet.cost_files import write_costs
 
 NONE = Overrides(groups={}, tables={})
@@ -74,6 +75,15 @@ def test_every_table_of_a_file_arrives_where_it_belongs(tmp_path):
     assert around.holding == Holding(100, "earliest_deadline")
     assert around.closed_loop == ClosedLoop(64, 5)
     assert around.changes == (Change(5000, 1, "slows", 2),)
+
+
+def test_several_routers_of_a_file_arrive_and_a_flag_goes_before_them(tmp_path):
+    group = '[[replicas]]\ncount = 2\ndevice = "h100"\nmodel = "llama-3.1-8b"\n'
+    file = group + '[routers]\ncount = 4\ndealt = "session"\n'
+    assert fleet_of(group, tmp_path).conditions.routers == Routers(1, "random")
+    assert fleet_of(file, tmp_path).conditions.routers == Routers(4, "session")
+    flags = Overrides(groups={}, tables={"routers": {"count": 2}})
+    assert fleet_of(file, tmp_path, flags).conditions.routers == Routers(2, "session")
 
 
 def test_flags_go_before_what_the_file_says(tmp_path):
@@ -150,6 +160,10 @@ GROUP = '[[replicas]]\ncount = 2\ndevice = "h100"\nmodel = "llama-3.1-8b"\n'
         (GROUP + '[holding]\norder = "fcfs"\n', "wait_ms is missing"),
         (GROUP + '[holding]\nwait_ms = 1\norder = "lifo"\n', "order 'lifo' is unknown"),
         (GROUP + "[closed_loop]\nthink_ms = 1\n", "concurrency is missing"),
+        (GROUP + '[routers]\ndealt = "session"\n', "count is missing"),
+        (GROUP + "[routers]\ncount = 65\n", "count is 65; expected an integer in 1..64"),
+        (GROUP + '[routers]\ncount = 2\ndealt = "sesion"\n', "did you mean session?"),
+        (GROUP + "[routers]\ncount = 2\n[holding]\nwait_ms = 1\n", "2 routers are to hold"),
         (
             GROUP + '[[changes]]\ntime_ms = 1\nreplica = 2\nevent = "dies"\n',
             r"changes: replica is 2; expected a replica in 0..1",

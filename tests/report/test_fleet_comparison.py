@@ -18,6 +18,7 @@ from pointsman.metrics.goodput import Objectives
 from pointsman.report.fleet_comparison import fleet_comparison_text
 from pointsman.sim.conditions import Change, ClosedLoop, Conditions, Holding
 from pointsman.sim.knowledge import Signals
+from pointsman.sim.routers import Routers
 from pointsman.workload.reading import ReadOptions
 from tests.fleet.cost_files import write_costs
 
@@ -79,6 +80,12 @@ def test_what_surrounds_the_fleet_is_said(group):
         "replica 1 slows by 2 at 9,000 ms",
     ):
         assert line in text
+
+
+def test_several_routers_are_said(group):
+    dealt = Conditions(routers=Routers(4, "session"))
+    text = text_of(FleetDescription(groups=(group,), conditions=dealt), "table")
+    assert "routers: 4, requests dealt to them by session" in text
 
 
 def test_the_document_has_everything_that_the_tables_show(group):

@@ -284,6 +284,25 @@ def test_the_flags_defaults_are_those_of_the_router():
     assert arguments.prefix_index_mb << 20 == DEFAULT_INDEX_BYTES
 
 
+def key_of(*flags: str) -> bytes:
+    return sessions_of(build_parser().parse_args(["serve", "--replica", "http://a", *flags])).key
+
+
+def test_routers_with_the_same_session_key_tell_the_same_sessions_and_others_do_not(tmp_path):
+    for name, text in (("a", "0123456789abcdef"), ("b", "0123456789abcdef\n"), ("c", "f" * 16)):
+        (tmp_path / name).write_text(text)
+    a, b, c = (key_of("--session-key", str(tmp_path / name)) for name in "abc")
+    assert a == b
+    assert len({a, c, key_of(), key_of()}) == 4
+
+
+def test_a_session_key_that_is_no_secret_is_refused(tmp_path, capsys):
+    short = tmp_path / "short"
+    short.write_text("0123456789abcde\n")
+    assert main(["serve", "--replica", "http://a", "--session-key", str(short)]) == 2
+    assert "holds 15 characters; expected at least 16" in capsys.readouterr().err
+
+
 def test_deadlines_of_held_requests_are_made_of_the_objective_that_is_given():
     flags = ("--hold-ms", "30", "--hold-order", "earliest_deadline", "--goodput", "ttft:700")
     arguments = build_parser().parse_args(["serve", "--replica", "http://a", *flags])

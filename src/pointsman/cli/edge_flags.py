@@ -82,16 +82,25 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long after its last request a session keeps its replica (default: %(default)s)",
     )
+    group.add_argument(
+        "--session-key",
+        type=Path,
+        metavar="FILE",
+        help="a secret, the same for all routers that are to tell the same sessions",
+    )
 
 
 def sessions_of(arguments: argparse.Namespace) -> Sessions:
     """What the flags say of sessions."""
-    from pointsman.router.sessions import Sessions
+    from pointsman.router.sessions import Sessions, read_session_key
 
+    file = arguments.session_key
+    key = {} if file is None else {"key": read_session_key(file)}
     return Sessions(
         header=arguments.session_header.lower(),
         from_user=arguments.session_from_user,
         ttl_ms=arguments.session_ttl_s * 1000.0,
+        **key,
     )
 
 

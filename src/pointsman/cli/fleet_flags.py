@@ -19,6 +19,7 @@ ENGINE_VERSION_HELP = (
     "of the engine that will serve, such as 0.19.0; warned of where --costs are of another one"
 )
 HOLD_ORDERS = ("fcfs", "shortest_prefill", "earliest_deadline")
+DEALT = ("random", "session")
 
 # Flag, type, metavar, help; each is None unless given.
 _OF_ENGINES = (
@@ -36,6 +37,7 @@ _OF_ENGINES = (
 _OF_SURROUNDINGS = (
     ("--metrics-age-ms", float, "MS", "between two readings of an engine's gauges (default: 0)"),
     ("--event-delay-ms", float, "MS", "until the router hears of a cache event (default: 0)"),
+    ("--routers", int, "N", "that do not see what the others sent but in gauges (default: 1)"),
     ("--hold-ms", float, "MS", "hold requests in the router beyond so much waiting prefill"),
     ("--concurrency", int, "N", "closed loop: so many requests in flight, no arrival times"),
     ("--think-ms", float, "MS", "from an answer's end to the next request of the closed loop"),
@@ -55,6 +57,11 @@ def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
         "--hold-order",
         choices=HOLD_ORDERS,
         help="which held request goes first (default: fcfs)",
+    )
+    group.add_argument(
+        "--dealt",
+        choices=DEALT,
+        help="with --routers: each request to any of them, or a session to one (default: random)",
     )
     group.add_argument(
         "--goodput",
@@ -77,8 +84,8 @@ def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
 
 
 FLEET_ONLY = (
-    *("model", "models", "devices", "engine_version", "hold_order", "goodput", "baseline"),
-    "over_time",
+    *("model", "models", "devices", "engine_version", "hold_order", "dealt", "goodput"),
+    *("baseline", "over_time"),
     *(flag[2:].replace("-", "_") for flag, *_ in (*_OF_ENGINES, *_OF_SURROUNDINGS)),
 )
 
@@ -160,6 +167,7 @@ def _overrides(arguments: argparse.Namespace, objectives: Objectives | None) -> 
             "closed_loop": _given(
                 {"concurrency": arguments.concurrency, "think_ms": arguments.think_ms}
             ),
+            "routers": _given({"count": arguments.routers, "dealt": arguments.dealt}),
         },
         model=arguments.model,
         engine_version=arguments.engine_version,

@@ -33,6 +33,7 @@ from pointsman.fleet.description import FleetDescription, Link
 from pointsman.fleet.groups import ROLES, SCHEDULING_POLICIES, Group, Limits, Recorded
 from pointsman.sim.conditions import EVENTS, Change, ClosedLoop, Conditions, Holding
 from pointsman.sim.knowledge import Signals
+from pointsman.sim.routers import ONE_ROUTER, Routers
 
 Table = dict[str, Any]
 
@@ -75,6 +76,7 @@ _FLEET: Fields = {
     "signals": GROUP.or_absent(),
     "holding": GROUP.or_absent(),
     "closed_loop": GROUP.or_absent(),
+    "routers": GROUP.or_absent(),
     "changes": _TABLES.or_absent(),
 }
 _LINK: Fields = {
@@ -95,6 +97,10 @@ _HOLDING: Fields = {
 _CLOSED_LOOP: Fields = {
     "concurrency": replace(WHOLE, words="an integer >= 1, or --concurrency"),
     "think_ms": AMOUNT.or_absent(),
+}
+_ROUTERS: Fields = {
+    "count": replace(WHOLE, words="an integer >= 1, or --routers"),
+    "dealt": TEXT.or_absent(),
 }
 _CHANGE: Fields = {
     "time_ms": AMOUNT,
@@ -149,7 +155,7 @@ def described(tables: Table, known: Known, overrides: Overrides, where: str) -> 
     _give_version(groups, overrides.engine_version)
     given = {
         name: {**tables.get(name, {}), **overrides.tables.get(name, {})}
-        for name in ("link", "signals", "holding", "closed_loop")
+        for name in ("link", "signals", "holding", "closed_loop", "routers")
     }
     if given["holding"] and overrides.ttft_ms is not None:
         given["holding"].setdefault("ttft_ms", overrides.ttft_ms)
@@ -258,6 +264,7 @@ def _conditions(given: Mapping[str, Table], changes: list[Table], where: str) ->
         changes=tuple(
             _change(change, f"{where}: changes[{number}]") for number, change in enumerate(changes)
         ),
+        routers=_made(Routers, given["routers"], _ROUTERS, f"{where}: routers") or ONE_ROUTER,
     )
 
 

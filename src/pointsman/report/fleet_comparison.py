@@ -20,6 +20,7 @@ from pointsman.report.over_time import over_time_sentence
 from pointsman.report.table import csv_text, number, percent, text_table, wrapped
 from pointsman.sim.batching import Split
 from pointsman.sim.conditions import Conditions
+from pointsman.sim.routers import RANDOM
 from pointsman.workload.reading import ReadOptions
 
 _SPREAD = ("mean", "p50", "p95", "p99", "worst")
@@ -141,6 +142,9 @@ def _surroundings(conditions: Conditions) -> Iterator[str]:
             f"signals: engines' gauges read every {number(signals.metrics_age_ms)} ms, events of"
             f" caches {number(signals.event_delay_ms)} ms late"
         )
+    if conditions.routers.count > 1:
+        way = "at random" if conditions.routers.dealt == RANDOM else "by session"
+        yield f"routers: {conditions.routers.count}, requests dealt to them {way}"
     if holding is not None:
         yield (
             f"holding: while more than {number(holding.wait_ms)} ms of prefill wait,"

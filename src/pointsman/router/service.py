@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 import time
@@ -181,7 +180,7 @@ class Router:
         )
         self._prober = Prober(self.membership, settings.resilience.probing)
         sessions = settings.sessions
-        reader = QuestionReader(os.urandom(16), sessions.header, sessions.from_user)
+        reader = QuestionReader(sessions.key, sessions.header, sessions.from_user)
         self.models = ModelTable(settings.models_interval_s)
         for number, options in enumerate(settings.options_of_replicas):
             self.models.add(number, options.address, options.models)

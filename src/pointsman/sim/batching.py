@@ -46,9 +46,11 @@ def simulate_fleet(
     """
     check_seed("simulation", seed)
     traffic = traffic_for(workload, policy, fleet, conditions)
-    state = fleet_state(workload, fleet, conditions.signals)
+    routers = conditions.routers
+    state = fleet_state(workload, fleet, conditions.signals, routers, seed)
     set_up(state, policy, fleet, conditions)
-    traffic.rules["same_columns"] = all_serve_all(workload, fleet, state)
+    is_always_listed = routers.count == 1 and all_serve_all(workload, fleet, state)
+    traffic.rules["same_columns"] = is_always_listed
     candidates = traffic.columns.shape[0]
     reason = np.zeros(len(workload), dtype=np.int8)
     arguments = (
@@ -57,7 +59,7 @@ def simulate_fleet(
         state,
         traffic,
         np.full(ROWS * candidates, np.nan),
-        np.full(2 * max(1, workload.session_count), NONE, dtype=np.int32),
+        np.full((routers.count, 2 * max(1, workload.session_count)), NONE, dtype=np.int32),
         reason,
         np.zeros(1, dtype=REQUEST),
         len(policy.reasons),

@@ -50,6 +50,7 @@ from pointsman.sim.router_view import (
     wait_ms,
     work_ms,
 )
+from pointsman.sim.routers import own_row
 from pointsman.sim.seats import free_seat
 from pointsman.sim.stretch import cut_stretch, finish_stretch, sync_stretch
 from pointsman.sim.timeline import sample_all, sample_until
@@ -142,10 +143,11 @@ def _account(fleet: Fleet, r: int, i: int, cached_tokens: float, now_ms: float) 
         flight.work_ms = work_ms(fleet, r, i, cached_tokens)
         flight.uncached_tokens = np.int32(question.prompt_tokens - cached_tokens)
     fleet.progress[i].replica = r
-    count_sent(fleet.in_flight, r, i, question.prompt_tokens)
+    count_sent(fleet.in_flight, own_row(fleet, i, r), i, question.prompt_tokens)
     if fleet.knowledge.clock[0].keeps_holders == 1:
+        first = question.router * fleet.knowledge.told.shape[0]
         for place in range(question.chain_start, question.chain_start + question.prompt_blocks):
-            expect_block(fleet.knowledge, r, fleet.chain_blocks[place])
+            expect_block(fleet.knowledge, first, r, fleet.chain_blocks[place])
 
 
 @inner
@@ -159,7 +161,7 @@ def _end_for_held(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> None
 @inner_inlined
 def _dispatch(fleet: Fleet, traffic: Traffic, i: int, c: int, now_ms: float) -> None:
     """Send the request to the candidate."""
-    r = int(fleet.in_flight.replica_of[c, 0])
+    r = int(fleet.in_flight.replica_of[c, 0]) - fleet.knowledge.clock[0].own
     sample_until(fleet, r, now_ms)
     decode = int(fleet.in_flight.replica_of[c, 1])
     fleet.progress[i].tries += 1
@@ -211,7 +213,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
         fleet: Fleet,
         traffic: Traffic,
         buffer: Floats,
-        home: Ints,
+        homes: Ints,
         reason_of: Any,
         request_row: Any,
         reasons: int,
@@ -250,7 +252,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                     sample_all(fleet, clock.now_ms)
                     return DONE
                 clock.now_ms = now_ms
-                if rules.engine == 1 and clock.metrics_age_ms > 0.0:
+                if rules.gauges == 1 and clock.metrics_age_ms > 0.0:
                     if kind == ITERATION:
                         read_gauges(fleet, r, now_ms)
                     else:
@@ -292,6 +294,9 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
             question = fleet.questions[i]
             prompt = question.prompt_tokens
             session = question.session
+            router = question.router
+            own = router * replicas
+            clock.own = own
             count = listed.shape[0]
             if rules.same_columns == 0:
                 count = list_candidates(fleet, traffic, i)
@@ -303,17 +308,18 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
             view = buffer[: ROWS * count].reshape(ROWS, count)
             request.now_ms = now_ms
             request.prompt_tokens = prompt
-            request.sequence = rules.routed
+            request.sequence = traffic.routed_by[router]
             request.home = NONE
             if rules.session == 1:
-                last = home[2 * session] if session >= 0 else NONE
+                last = homes[router, 2 * session] if session >= 0 else NONE
                 if last != NONE:
                     for c in range(count):
-                        if listed[c, 0] == last and listed[c, 1] == home[2 * session + 1]:
+                        is_there = listed[c, 0] - own == last
+                        if is_there and listed[c, 1] == homes[router, 2 * session + 1]:
                             request.home = c
             request.random = uniform_draw(seed, rules.routed)
             request.key = _request_key(fleet, i)
-            if rules.engine == 1:
+            if rules.gauges == 1:
                 for k in range(replicas):
                     read_gauges(fleet, k, now_ms)
             if rules.prefix == 1:
@@ -324,13 +330,15 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 first = question.chain_start
                 last_block = first + min(question.prompt_blocks, (prompt - 1) // size)
                 coverage = (size, (last_block - first) * size)
-                holders, chain_blocks = fleet.knowledge.holders, fleet.chain_blocks
+                blocks = fleet.knowledge.told.shape[0]
+                holders = fleet.knowledge.holders[router * blocks : (router + 1) * blocks]
+                chain_blocks = fleet.chain_blocks
                 fill_cached_tokens(
                     holders, chain_blocks, first, last_block, coverage, traffic.cached
                 )
                 longest = 0.0
                 for c in range(count):
-                    tokens = traffic.cached[listed[c, 0]]
+                    tokens = traffic.cached[listed[c, 0] - own]
                     view[CACHED_TOKENS, c] = tokens
                     longest = max(longest, tokens)
                 request.longest_hit_tokens = longest
@@ -346,10 +354,11 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
             if rules.queue == 1:
                 note_waits(traffic, i, view, c, now_ms)
             rules.routed += 1
+            traffic.routed_by[router] += 1
             reason_of[i] = reason
 
             # What happens with it.
-            k = int(listed[c, 0])
+            k = int(listed[c, 0]) - own
             if rules.holds == 1:
                 too_long = wait_ms(fleet, traffic, k, now_ms) > rules.hold_ms
                 has_room = is_held or rules.held < rules.most_held
@@ -363,8 +372,8 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
                 if is_held:
                     let_go(traffic, i)
             if session >= 0:
-                home[2 * session] = k
-                home[2 * session + 1] = listed[c, 1]
+                homes[router, 2 * session] = k
+                homes[router, 2 * session + 1] = listed[c, 1]
             _dispatch(fleet, traffic, i, c, now_ms)
 
     signature = types.int64(
@@ -373,7 +382,7 @@ def _loop(reads_in_flight: bool) -> Kernel:  # noqa: PLR0915 - one event loop
         typeof(smallest_fleet()),
         typeof(idle_traffic(1, 1)),
         types.Array(types.float64, 1, "C"),
-        types.Array(types.int32, 1, "C"),
+        types.Array(types.int32, 2, "C"),
         types.Array(types.int8, 1, "C"),
         types.Array(REQUEST_TYPE, 1, "C"),
         types.int64,

@@ -21,16 +21,28 @@ from pointsman.sim.blocks import cache_chains
 from pointsman.sim.conditions import EVENTS, Conditions
 from pointsman.sim.knowledge import Signals
 from pointsman.sim.membership import JOINS
+from pointsman.sim.routers import ONE_ROUTER, Routers, dealt_routers, with_routers
 from pointsman.sim.traffic import CHANGE, HELD, Traffic, idle_traffic
 from pointsman.workload.workload import Ints, Workload
 
 
-def fleet_state(workload: Workload, fleet: BatchingFleet, signals: Signals) -> Fleet:
+def fleet_state(
+    workload: Workload,
+    fleet: BatchingFleet,
+    signals: Signals,
+    routers: Routers = ONE_ROUTER,
+    seed: int = 0,
+) -> Fleet:
     """The state of the fleet before the first request of the workload comes.
+
+    ``seed``: by which requests are dealt to the routers.
 
     Raises InputError as ``simulate_fleet`` does.
     """
     questions, blocks = _questions(workload, fleet)
+    questions["router"] = dealt_routers(questions, blocks, routers, seed)
+    if fleet.split is not None:
+        questions = _in_two_rows(questions)
     capacities = np.array([engine.kv_blocks for engine in fleet.engines], dtype=np.int32)
     columns = fleet.candidates
     try:
@@ -44,7 +56,7 @@ def fleet_state(workload: Workload, fleet: BatchingFleet, signals: Signals) -> F
             " (block_size)"
         ) from None
     state.in_flight.replica_of[:] = columns
-    return state
+    return with_routers(state, routers.count)
 
 
 def set_up(state: Fleet, policy: Policy, fleet: BatchingFleet, conditions: Conditions) -> None:
@@ -72,10 +84,15 @@ def traffic_for(
     Raises InputError where a change names no replica of the fleet.
     """
     traffic = idle_traffic(len(workload), len(fleet.engines))
-    traffic = traffic._replace(columns=fleet.candidates, changes=_changes(fleet, conditions))
+    traffic = traffic._replace(
+        columns=fleet.candidates,
+        changes=_changes(fleet, conditions),
+        routed_by=np.zeros(conditions.routers.count, dtype=np.int64),
+    )
     rules = traffic.rules[0]
     for signal in ("queue", "prefix", "engine", "session"):
         rules[signal] = signal in policy.reads
+    rules["gauges"] = "engine" in policy.reads or conditions.routers.count > 1
     rules["steps"] = bool(policy.reads & {"context", "decode", IN_FLIGHT} or fleet.split)
     rules["most_tries"] = conditions.most_tries
     loop, holding = conditions.closed_loop, conditions.holding
@@ -134,8 +151,6 @@ def _questions(workload: Workload, fleet: BatchingFleet) -> tuple[Records, Ints]
     questions["session"] = workload.session
     questions["priority"] = workload.priority
     questions["decode_row"] = NONE
-    if fleet.split is not None:
-        questions = _in_two_rows(questions)
     return questions, np.ascontiguousarray(chains.blocks)
 
 

@@ -43,6 +43,7 @@ QUESTION = np.dtype(  # what is asked; of it only arrivals of a closed loop are 
         ("output_tokens", np.int32),
         ("session", np.int32),
         ("priority", np.int32),  # the lowest first, where the engine goes by it
+        ("router", np.int32),  # the one that it comes to
         ("decode_row", np.int32),  # of a prefill by itself: the row of its decode, else NONE
         ("remote", np.int32),  # 1: a decode whose prompt is computed elsewhere
     ],

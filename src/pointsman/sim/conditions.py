@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pointsman.core.checks import check_integer, check_number
-from pointsman.core.errors import unknown_name
+from pointsman.core.errors import InputError, unknown_name
 from pointsman.dispatch.hold_order import ORDERS
 from pointsman.sim.knowledge import Signals
 from pointsman.sim.membership import DIES, JOINS, SLOWS
+from pointsman.sim.routers import ONE_ROUTER, Routers
 
 EVENTS = {"dies": DIES, "slows": SLOWS, "joins": JOINS}
 
@@ -74,16 +75,25 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The defaults: current signals, an open loop, nothing held, nobody fails."""
+    """The defaults: current signals, an open loop, nothing held, nobody fails, one router.
+
+    Raises InputError where several routers are to hold requests.
+    """
 
     signals: Signals = field(default_factory=Signals)
     holding: Holding | None = None
     closed_loop: ClosedLoop | None = None
     changes: Sequence[Change] = ()
     most_tries: int = MOST_TRIES
+    routers: Routers = ONE_ROUTER
 
     def __post_init__(self) -> None:
         check_integer("conditions", "most_tries", self.most_tries, 1)
+        if self.holding is not None and self.routers.count > 1:
+            raise InputError(
+                f"holding: {self.routers.count} routers are to hold requests; expected one router,"
+                " or nothing held, for what several hold is not simulated"
+            )
 
 
 NOTHING_SPECIAL = Conditions()

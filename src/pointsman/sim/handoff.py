@@ -110,8 +110,8 @@ def end_transfer(fleet: Fleet, i: int, now_ms: float) -> None:
 
 
 @inner_inlined
-def expected_transfer_ms(fleet: Fleet, moved_tokens: int) -> float:
-    """What a router expects a transfer to take that begins now, with those under way."""
+def expected_transfer_ms(fleet: Fleet, moved_tokens: int, under_way: int) -> float:
+    """What a router expects a transfer to take that begins now, beside so many others."""
     link = fleet.link[0]
-    share = link.active + 1 if link.shares == 1 else 1
+    share = under_way + 1 if link.shares == 1 else 1
     return link.base_ms + moved_tokens * link.bytes_per_token * share / link.bytes_per_ms  # type: ignore[no-any-return]

@@ -27,6 +27,8 @@ CLOCK = np.dtype(
         ("event_delay_ms", np.float64),
         ("metrics_age_ms", np.float64),
         ("keeps_holders", np.int64),  # 0 where no policy looks at the caches
+        ("routers", np.int64),
+        ("own", np.int64),  # the first row of accounts of the router that chooses
         ("first_delayed", np.int64),
         ("delayed", np.int64),
     ],
@@ -48,6 +50,15 @@ GAUGES = np.dtype(  # of one engine, as last read
     align=True,
 )
 
+SIGHT = np.dtype(  # of one replica, as one of several routers sees it
+    [
+        ("waiting", np.float64),  # others' requests, by the gauges last read
+        ("running", np.float64),
+        ("decodes", np.int64),  # its own in the iterations under way, when it last chose
+    ],
+    align=True,
+)
+
 _ONE = np.uint64(1)
 
 
@@ -65,7 +76,10 @@ class Signals:
 
 
 class Knowledge(NamedTuple):
-    """Bit sets as in ``dispatch/holders.py``, and what is still to come."""
+    """Bit sets as in ``dispatch/holders.py``, and what is still to come.
+
+    Of several routers: ``sim/routers.py``.
+    """
 
     holders: Holders
     told: Holders
@@ -73,6 +87,7 @@ class Knowledge(NamedTuple):
     delayed: NDArray[Any]  # a ring
     gauges: NDArray[Any]
     clock: NDArray[Any]  # one record
+    sights: NDArray[Any]
 
 
 def blank_knowledge(ids: int, replicas: int, signals: Signals) -> Knowledge:
@@ -84,6 +99,7 @@ def blank_knowledge(ids: int, replicas: int, signals: Signals) -> Knowledge:
     clock["event_delay_ms"] = signals.event_delay_ms
     clock["metrics_age_ms"] = signals.metrics_age_ms
     clock["keeps_holders"] = 1
+    clock["routers"] = 1
     return Knowledge(
         holders=empty_holders(ids, replicas),
         told=empty_holders(ids, replicas),
@@ -91,6 +107,7 @@ def blank_knowledge(ids: int, replicas: int, signals: Signals) -> Knowledge:
         delayed=np.zeros(MOST_DELAYED if late else 1, dtype=DELAYED),
         gauges=gauges,
         clock=clock,
+        sights=np.zeros(replicas, dtype=SIGHT),
     )
 
 
@@ -104,6 +121,19 @@ def _hear(known: Knowledge, r: int, block: int, stored: int) -> None:
         known.told[block, r >> 6] &= ~bit
         if known.expected[block, r] == 0:
             known.holders[block, r >> 6] &= ~bit
+    if known.clock[0].routers > 1:
+        _hear_everywhere(known, r, block, stored)
+
+
+@inner
+def _hear_everywhere(known: Knowledge, r: int, block: int, stored: int) -> None:
+    """All routers but the first one hear it too."""
+    bit, blocks = _ONE << np.uint64(r & 63), known.told.shape[0]
+    for row in range(blocks + block, known.holders.shape[0], blocks):
+        if stored == 1:
+            known.holders[row, r >> 6] |= bit
+        elif known.expected[row, r] == 0:
+            known.holders[row, r >> 6] &= ~bit
 
 
 @inner
@@ -148,19 +178,21 @@ def hear_events(known: Knowledge, now_ms: float) -> None:
 
 
 @inner_inlined
-def expect_block(known: Knowledge, r: int, block: int) -> None:
-    """A request was sent there that brings the block."""
-    known.expected[block, r] += 1
-    known.holders[block, r >> 6] |= _ONE << np.uint64(r & 63)
+def expect_block(known: Knowledge, first: int, r: int, block: int) -> None:
+    """A request was sent there that brings the block; its router's rows begin at ``first``."""
+    row = first + block
+    known.expected[row, r] += 1
+    known.holders[row, r >> 6] |= _ONE << np.uint64(r & 63)
 
 
 @inner_inlined
-def expect_no_more(known: Knowledge, r: int, block: int) -> None:
+def expect_no_more(known: Knowledge, first: int, r: int, block: int) -> None:
     """That request ended."""
-    known.expected[block, r] -= 1
-    if known.expected[block, r] == 0:
+    row = first + block
+    known.expected[row, r] -= 1
+    if known.expected[row, r] == 0:
         bit = _ONE << np.uint64(r & 63)
-        known.holders[block, r >> 6] &= known.told[block, r >> 6] | ~bit
+        known.holders[row, r >> 6] &= known.told[block, r >> 6] | ~bit
 
 
 @inner
@@ -173,7 +205,8 @@ def forget_replica(known: Knowledge, r: int) -> None:
         if event.replica == r:
             event.stored = 0
     bit = _ONE << np.uint64(r & 63)
-    for block in range(known.expected.shape[0]):
+    for block in range(known.told.shape[0]):
         known.told[block, r >> 6] &= ~bit
-        if known.expected[block, r] == 0:
-            known.holders[block, r >> 6] &= ~bit
+    for row in range(known.expected.shape[0]):
+        if known.expected[row, r] == 0:
+            known.holders[row, r >> 6] &= ~bit

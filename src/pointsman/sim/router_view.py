@@ -23,6 +23,7 @@ from pointsman.policies.policy import (
 )
 from pointsman.sim.batching_state import NONE, Fleet
 from pointsman.sim.handoff import expected_transfer_ms, transfer_tokens
+from pointsman.sim.routers import list_own_running, note_others, own_transfers
 from pointsman.sim.seats import blocks_for
 from pointsman.sim.stretch import iterations_done, sync_stretch
 from pointsman.sim.timeline import sample_until
@@ -62,13 +63,16 @@ def _lives(fleet: Fleet, prefill: int, decode: int) -> bool:
 
 @inner
 def list_candidates(fleet: Fleet, traffic: Traffic, i: int) -> int:
-    """Write the candidates that can serve the request into ``replica_of``; how many they are."""
+    """Write the candidates that can serve the request into ``replica_of``; how many they are.
+
+    Their replicas as rows of the accounts of the router that chooses.
+    """
     columns, listed = traffic.columns, fleet.in_flight.replica_of
     count = 0
     for c in range(columns.shape[0]):
         prefill, decode = columns[c, 0], columns[c, 1]
         if _lives(fleet, prefill, decode) and _could_serve(fleet, i, prefill, decode):
-            listed[count, 0] = columns[c, 0]
+            listed[count, 0] = fleet.knowledge.clock[0].own + columns[c, 0]
             listed[count, 1] = columns[c, 1]
             listed[count, 2] = columns[c, 2]
             count += 1
@@ -96,10 +100,32 @@ def work_ms(fleet: Fleet, r: int, i: int, cached_tokens: float) -> float:
 
 
 @inner_inlined
+def _account_of(fleet: Fleet, r: int) -> Any:
+    """What the router that chooses counts there."""
+    return fleet.in_flight.accounts[fleet.knowledge.clock[0].own + r]
+
+
+@inner_inlined
+def _sight_of(fleet: Fleet, r: int) -> Any:
+    """What it takes for others' there."""
+    return fleet.knowledge.sights[fleet.knowledge.clock[0].own + r]
+
+
+@inner_inlined
+def _decodes_of(fleet: Fleet, r: int) -> int:
+    """Its requests in the iterations under way."""
+    if fleet.knowledge.clock[0].routers == 1:
+        return fleet.replicas[r].decodes  # type: ignore[no-any-return]
+    return _sight_of(fleet, r).decodes  # type: ignore[no-any-return]
+
+
+@inner_inlined
 def _note_steps_of(fleet: Fleet, r: int, now_ms: float) -> None:
-    account = fleet.in_flight.accounts[r]
+    account, clock = _account_of(fleet, r), fleet.knowledge.clock[0]
     account.counts = fleet.replicas[r].running
     account.steps = 0
+    if clock.routers > 1:
+        list_own_running(fleet, clock.own + r, r)
     if fleet.replicas[r].decodes > 0:
         account.steps = iterations_done(fleet, r, now_ms)
 
@@ -114,18 +140,35 @@ def note_steps(fleet: Fleet, now_ms: float) -> None:
 @inner_inlined
 def context_tokens(fleet: Fleet, r: int) -> float:
     """Tokens of all requests there."""
-    account = fleet.in_flight.accounts[r]
-    return account.context_tokens + account.steps * fleet.replicas[r].decodes  # type: ignore[no-any-return]
+    account = _account_of(fleet, r)
+    return account.context_tokens + account.steps * _decodes_of(fleet, r)  # type: ignore[no-any-return]
+
+
+@inner_inlined
+def _requests_at(fleet: Fleet, r: int) -> float:
+    requests = _account_of(fleet, r).requests
+    if fleet.knowledge.clock[0].routers > 1:
+        sight = _sight_of(fleet, r)
+        requests += sight.waiting + sight.running
+    return requests  # type: ignore[no-any-return]
+
+
+@inner_inlined
+def _decoding_at(fleet: Fleet, r: int) -> float:
+    decoding = _account_of(fleet, r).decoding
+    if fleet.knowledge.clock[0].routers > 1:
+        decoding += _sight_of(fleet, r).running
+    return decoding  # type: ignore[no-any-return]
 
 
 @inner_inlined
 def iteration_ms(fleet: Fleet, r: int) -> float:
     """What an iteration of all that decode there nominally takes."""
-    engine, account = fleet.engines[r], fleet.in_flight.accounts[r]
-    tokens = account.decoding_tokens + account.steps * fleet.replicas[r].decodes
+    engine, account = fleet.engines[r], _account_of(fleet, r)
+    tokens = account.decoding_tokens + account.steps * _decodes_of(fleet, r)
     total_ms = (
         engine.per_iteration_ms
-        + engine.per_decode_ms * account.decoding
+        + engine.per_decode_ms * _decoding_at(fleet, r)
         + engine.per_kv_token_ms * tokens
     )
     return total_ms / fleet.replicas[r].slowness  # type: ignore[no-any-return]
@@ -142,28 +185,45 @@ def expected_output(fleet: Fleet) -> float:
 def ending_ms(fleet: Fleet, r: int, requests: float) -> float:
     """How long until so many have ended that decode there: (those that decode) / (answer length x
     iteration) end in a millisecond."""
-    decoding = max(1.0, fleet.in_flight.accounts[r].decoding)
-    return requests * expected_output(fleet) * iteration_ms(fleet, r) / decoding  # type: ignore[no-any-return]
+    decoding = max(1.0, _decoding_at(fleet, r))
+    return requests * expected_output(fleet) * iteration_ms(fleet, r) / decoding
 
 
 @inner_inlined
 def wait_ms(fleet: Fleet, traffic: Traffic, r: int, now_ms: float) -> float:
     """Expected wait on the replica of a request sent there now: for the prefill of those before it,
     or, where it is to decode there too, for a seat."""
-    return _wait_behind_ms(fleet, traffic, r, now_ms, 0)
+    return _wait_behind_ms(fleet, traffic, r, now_ms, (0.0, 0.0))
 
 
 @inner_inlined
-def _wait_behind_ms(fleet: Fleet, traffic: Traffic, r: int, now_ms: float, held: int) -> float:
-    """The same, behind those ``held`` for the replica too: all of them, or 0."""
-    pending_ms = pending_wait_ms(fleet.in_flight, r, now_ms)
-    if held > 0:
-        pending_ms += traffic.awaited[r].work_ms
-    lacking = fleet.in_flight.accounts[r].requests + held + 1.0 - fleet.engines[r].max_num_seqs
+def _wait_behind_ms(
+    fleet: Fleet, traffic: Traffic, r: int, now_ms: float, others: tuple[float, float]
+) -> float:
+    """The same, behind others too that are not in flight from here: their prefill in ms, and how
+    many they are."""
+    own = fleet.knowledge.clock[0].own
+    pending_ms = pending_wait_ms(fleet.in_flight, own + r, now_ms) + others[0]
+    requests = _account_of(fleet, r).requests + others[1]
+    lacking = requests + 1.0 - fleet.engines[r].max_num_seqs
     if lacking <= 0.0 or traffic.columns[0, 1] != NONE:
         return pending_ms
     _note_steps_of(fleet, r, now_ms)
     return max(pending_ms, ending_ms(fleet, r, lacking))
+
+
+@inner_inlined
+def _others_there(fleet: Fleet, traffic: Traffic, r: int, i: int, held: int) -> tuple[float, float]:
+    """Prefill and number of those ``held`` for the replica (all of them, or 0) and of other
+    routers' requests there; those that wait are taken to be like this one, and uncached."""
+    waiting_ms, count = 0.0, float(held)
+    if held > 0:
+        waiting_ms = traffic.awaited[r].work_ms
+    if fleet.knowledge.clock[0].routers > 1:
+        sight = _sight_of(fleet, r)
+        waiting_ms += sight.waiting * work_ms(fleet, r, i, 0.0)
+        count += sight.waiting + sight.running
+    return waiting_ms, count
 
 
 @inner_inlined
@@ -177,11 +237,11 @@ def needs_of(fleet: Fleet, traffic: Traffic, r: int, i: int) -> tuple[float, flo
 def decode_wait_ms(fleet: Fleet, r: int, i: int) -> float:
     """Expected wait for a seat and blocks on a decode replica, from what was sent there: until as
     many have ended as lack seats or tokens."""
-    engine, account = fleet.engines[r], fleet.in_flight.accounts[r]
+    engine, account = fleet.engines[r], _account_of(fleet, r)
     answer = expected_output(fleet)
     tokens = context_tokens(fleet, r) + fleet.questions[i].prompt_tokens + answer
     room = fleet.replicas[r].capacity * engine.block_size
-    lacking = account.requests + 1.0 - engine.max_num_seqs
+    lacking = _requests_at(fleet, r) + 1.0 - engine.max_num_seqs
     if tokens > room:
         mean_tokens = context_tokens(fleet, r) / max(1.0, account.requests)
         lacking = max(lacking, (tokens - room) / max(1.0, mean_tokens))
@@ -198,9 +258,11 @@ def pair_wait_ms(  # noqa: PLR0913 - plain numbers
     prefill, decode = pair[0], pair[1]
     size = fleet.engines[0].block_size
     blocks = int(traffic.cached[decode]) // size
-    handoff_ms = expected_transfer_ms(fleet, transfer_tokens(fleet, i, blocks, size))
+    tokens = transfer_tokens(fleet, i, blocks, size)
+    handoff_ms = expected_transfer_ms(fleet, tokens, own_transfers(fleet))
+    others = _others_there(fleet, traffic, prefill, i, held)
     return (
-        _wait_behind_ms(fleet, traffic, prefill, now_ms, held)
+        _wait_behind_ms(fleet, traffic, prefill, now_ms, others)
         + handoff_ms
         + decode_wait_ms(fleet, decode, i)
         + iteration_ms(fleet, decode)
@@ -228,6 +290,8 @@ def read_gauges(fleet: Fleet, r: int, now_ms: float) -> None:
     gauges.waiting = replica.waiting
     gauges.running = replica.running + replica.receiving
     gauges.kv_use = (replica.capacity - replica.free) / replica.capacity
+    if clock.routers > 1:
+        note_others(fleet, r)
 
 
 @inner
@@ -238,22 +302,25 @@ def fill_view(fleet: Fleet, traffic: Traffic, i: int, view: Any, now_ms: float) 
     the same replica do not.
     """
     rules, listed = traffic.rules[0], fleet.in_flight.replica_of
+    own = fleet.knowledge.clock[0].own
     for c in range(view.shape[1]):
-        k, decode = int(listed[c, 0]), int(listed[c, 1])
-        account, gauges = fleet.in_flight.accounts[k], fleet.knowledge.gauges[k]
+        k, decode = int(listed[c, 0]) - own, int(listed[c, 1])
+        account, gauges = _account_of(fleet, k), fleet.knowledge.gauges[k]
         answers = k if decode == NONE else decode
         awaited = traffic.awaited[k]
         held = 0 if k == rules.looking_at else awaited.requests
         if rules.queue == 1:
             if decode == NONE:
-                view[FREE_AT_MS, c] = now_ms + _wait_behind_ms(fleet, traffic, k, now_ms, held)
+                others = _others_there(fleet, traffic, k, i, held)
+                ahead_ms = _wait_behind_ms(fleet, traffic, k, now_ms, others)
+                view[FREE_AT_MS, c] = now_ms + ahead_ms
             else:
                 ahead_ms = pair_wait_ms(fleet, traffic, i, (k, decode), now_ms, held)
                 view[FREE_AT_MS, c] = now_ms + ahead_ms
         view[CANDIDATE, c] = listed[c, 2]
-        view[REQUESTS, c] = account.requests + held
+        view[REQUESTS, c] = _requests_at(fleet, k) + held
         if decode != NONE:
-            view[REQUESTS, c] += fleet.in_flight.accounts[decode].requests
+            view[REQUESTS, c] += _requests_at(fleet, decode)
         view[WORK_MS, c] = work_ms(fleet, k, i, traffic.cached[k])
         view[FULL_WORK_MS, c] = work_ms(fleet, k, i, 0.0)
         view[PENDING_TOKENS, c] = account.pending_tokens

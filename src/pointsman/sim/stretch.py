@@ -18,6 +18,7 @@ from pointsman.metrics.intertoken import gap_bin, gap_bin_end_ms
 from pointsman.sim.batching_state import FINISHED, HANDED_OVER, NONE, Fleet
 from pointsman.sim.handoff import send_to_decode
 from pointsman.sim.knowledge import expect_no_more
+from pointsman.sim.routers import forget_steps, own_row
 from pointsman.sim.seats import blocks_for, blocks_lacking, free_seat, hold_blocks, name_blocks
 
 
@@ -117,13 +118,15 @@ def finish_stretch(fleet: Fleet, r: int) -> None:
         _take_blocks_of_stretch(fleet, r, replica.length)
     _count_work(fleet, r)
     known.accounts[r].steps = 0
+    if fleet.knowledge.clock[0].routers > 1:
+        forget_steps(fleet, r)
     first_ms = replica.start_ms + replica.base_ms  # the end of the first iteration
     steady = 0  # those whose last token came when it began
     kept = 0
     for place in range(replica.running):
         i = fleet.order[r, place]
         request, flight = fleet.progress[i], fleet.flights[i]
-        question = fleet.questions[i]
+        question, own = fleet.questions[i], own_row(fleet, i, r)
         if request.chunk > 0:
             before = request.computed
             total = question.prompt_tokens + flight.tokens_out
@@ -133,13 +136,13 @@ def finish_stretch(fleet: Fleet, r: int) -> None:
             name_blocks(fleet, r, i, before // size, (after + repeats) // size)
             if after == total:
                 if np.isnan(flight.first_token_ms):
-                    count_first_token(known, r, i, question.prompt_tokens, now_ms)
+                    count_first_token(known, own, i, question.prompt_tokens, now_ms)
                 elif request.last_token_ms == replica.start_ms:
                     steady += 1
                 else:
                     _count_gaps(fleet, r, 1, first_ms - request.last_token_ms)
                 request.last_token_ms = now_ms
-                count_tokens(known, r, i, 1 + repeats)
+                count_tokens(known, own, i, 1 + repeats)
         if flight.tokens_out >= question.output_tokens:
             _finish(fleet, r, i, now_ms)
         else:
@@ -207,7 +210,8 @@ def _finish(fleet: Fleet, r: int, i: int, now_ms: float) -> None:
 def end_account(fleet: Fleet, r: int, i: int) -> None:
     """The router counts the request there no more, nor expects its blocks."""
     question = fleet.questions[i]
-    count_ended(fleet.in_flight, r, i, question.prompt_tokens)
+    count_ended(fleet.in_flight, own_row(fleet, i, r), i, question.prompt_tokens)
     if fleet.knowledge.clock[0].keeps_holders == 1:
+        first = question.router * fleet.knowledge.told.shape[0]
         for place in range(question.chain_start, question.chain_start + question.prompt_blocks):
-            expect_no_more(fleet.knowledge, r, fleet.chain_blocks[place])
+            expect_no_more(fleet.knowledge, first, r, fleet.chain_blocks[place])

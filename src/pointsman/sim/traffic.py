@@ -26,7 +26,7 @@ RULES = np.dtype(
     [
         ("requests", np.int64),
         ("next_arrival", np.int64),
-        ("routed", np.int64),
+        ("routed", np.int64),  # by all routers
         ("concurrency", np.int64),  # 0: open loop
         ("think_ms", np.float64),
         ("first_due", np.int64),
@@ -52,6 +52,7 @@ RULES = np.dtype(
         ("queue", np.int32),
         ("prefix", np.int32),
         ("engine", np.int32),
+        ("gauges", np.int32),  # or it is one of several routers: what is not its own is seen there
         ("steps", np.int32),  # tokens that came back since the last event
         ("session", np.int32),
     ],
@@ -102,6 +103,7 @@ class Traffic(NamedTuple):
     # expected where it went; the shortest; how much less the prompt takes where it went than
     # there; and until the iteration ends that was under way where it went
     cached: NDArray[np.float64]  # by replica: tokens of the prompt being routed
+    routed_by: NDArray[np.int64]  # by router: requests that it has routed
 
 
 def idle_traffic(requests: int, replicas: int) -> Traffic:
@@ -123,6 +125,7 @@ def idle_traffic(requests: int, replicas: int) -> Traffic:
         columns=columns,
         waits=np.full((requests, 4), np.nan, dtype=np.float64),
         cached=np.zeros(replicas, dtype=np.float64),
+        routed_by=np.zeros(1, dtype=np.int64),
     )
 
 
