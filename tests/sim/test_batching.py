@@ -84,7 +84,7 @@ def go_on(fleet: Fleet, rule: Policy) -> int:
         fleet,
         traffic,
         np.zeros(ROWS * count),
-        np.full(2, NONE, dtype=np.int32),
+        np.full((1, 2), NONE, dtype=np.int32),
         np.zeros(n, dtype=np.int8),
         np.zeros(1, dtype=REQUEST),
         len(rule.reasons),

@@ -146,6 +146,27 @@ def test_a_session_has_a_home_with_each_router():
     assert replicas(requests, at_home, alike(2), "AABAB") == [0, 1, 0, 1, 0]
 
 
+def test_rendezvous_hashing_does_the_same_with_any_number_of_routers():
+    """Its choice is a function of the key alone, which all of them have."""
+    requests = workload_of_columns(
+        10.0 * np.arange(200.0),
+        prompt_tokens=[5] * 200,
+        output_tokens=[9] * 200,
+        session=np.arange(200) % 23,
+    )
+    one, eight = (
+        simulate_fleet(
+            requests,
+            POLICIES["session_affinity"],
+            alike(4),
+            Conditions(Signals(500.0, 500.0), routers=Routers(count)),
+        )
+        for count in (1, 8)
+    )
+    assert eight.replica.tolist() == one.replica.tolist()
+    assert eight.finish_ms.tolist() == one.finish_ms.tolist()
+
+
 def dealt(workload, routers: Routers) -> np.ndarray:
     return fleet_state(workload, alike(2), Signals(), routers, 5).questions["router"]
 
