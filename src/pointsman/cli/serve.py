@@ -42,13 +42,18 @@ MOST_INDEX_MB = 32 << 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
+    add_routing(parser)
+    add_edge(parser)
+    add_resilience(parser)
+    add_admin(parser)
+
+
+def add_routing(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of what is chosen among, and how."""
     _add_replicas(parser)
     _add_choices(parser)
     _add_knowledge(parser)
     add_sessions(parser)
-    add_edge(parser)
-    add_resilience(parser)
-    _add_admin(parser)
 
 
 def _add_replicas(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +138,8 @@ def _add_knowledge(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_admin(parser: argparse.ArgumentParser) -> None:
+def add_admin(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the admin API."""
     parser.add_argument(
         "--admin",
         metavar="HOST:PORT",
@@ -172,6 +178,11 @@ def _complain(message: str) -> None:
     print(f"pointsman: {message}", file=sys.stderr, flush=True)
 
 
+def settings_of(arguments: argparse.Namespace) -> RouterSettings:
+    """What all the flags say. Raises InputError for what no router can be started with."""
+    return _settings(arguments)
+
+
 def _settings(arguments: argparse.Namespace) -> RouterSettings:
     from pointsman.dispatch.dispatcher import Rules
     from pointsman.dispatch.facts import ReplicaFacts, read_facts
@@ -181,7 +192,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
     if arguments.seed < 0:
         raise wrong_value("serve", "--seed", arguments.seed, "an integer >= 0")
     check_integer("serve", "--prefix-index-mb", arguments.prefix_index_mb, 1, most=MOST_INDEX_MB)
-    host, port = _host_and_port("--listen", arguments.listen)
+    host, port = host_and_port("--listen", arguments.listen)
     policy = _policy_of(arguments)
     facts = ReplicaFacts() if arguments.costs is None else read_facts(arguments.costs)
 
@@ -252,7 +263,7 @@ def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
         if file is not None:
             raise InputError(f"--admin-key-file {file}: is for --admin, which is not given")
         return None
-    host, port = _host_and_port("--admin", arguments.admin)
+    host, port = host_and_port("--admin", arguments.admin)
     return AdminSettings(host, port, None if file is None else ApiKeys(file))
 
 
@@ -271,7 +282,9 @@ def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
         arguments.replicas if urls is None else [ReplicaOptions(replica_address(u)) for u in urls]
     )
     if not replicas:
-        raise InputError("serve: no replica; expected --replica URL, or [[replicas]] in --config")
+        raise InputError(
+            f"{arguments.command}: no replica; expected --replica URL, or [[replicas]] in --config"
+        )
     addresses = [replica.address for replica in replicas]
     for place, address in enumerate(addresses):
         if address in addresses[:place]:
@@ -295,7 +308,8 @@ def _with_facts(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaOptions
     return replace(replica, facts=facts)
 
 
-def _host_and_port(flag: str, text: str) -> tuple[str, int]:
+def host_and_port(flag: str, text: str) -> tuple[str, int]:
+    """Raises InputError for what is no HOST:PORT."""
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
         raise InputError(f"{flag} {text}: expected HOST:PORT with a port in 0..{MAX_PORT}")

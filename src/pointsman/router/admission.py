@@ -41,11 +41,13 @@ class RefusedError(PointsmanError):
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """A request that wants a place: ``tried`` are the replicas that it is not to get again."""
+    """A request that wants a place: ``tried`` are the replicas that it is not to get again,
+    ``outside`` those that it may not have at all."""
 
     question: Question
     size_bytes: int
     tried: set[int] = field(default_factory=set)
+    outside: frozenset[int] = frozenset()
     held_until_s: float | None = None  # None: it has never waited
     turn: int = 0  # the lower goes first, once it has waited
     wait: Wait = NO_WAIT  # the one that goes on
@@ -239,6 +241,8 @@ class Admission:
     def _place_now(self, asked: Asked) -> Place | None:
         """None: no replica may have it, or it is held for one now."""
         barred = self.barred_for(asked.question.model)
+        if asked.outside:
+            barred = barred | asked.outside
         candidates = self.membership.candidates(asked.tried | barred if barred else asked.tried)
         if not candidates:
             return None
@@ -351,11 +355,17 @@ class Admission:
         return refused
 
     def _why_refused(self, asked: Asked, how: str) -> RefusedError:
-        if self.ready_for(asked.question):
+        ready = self.ready_for(asked.question)
+        if asked.outside:
+            ready = [number for number in ready if number not in asked.outside]
+        if ready:
             most = self._resilience.max_in_flight
             message = f"all replicas have {most} requests in flight, {how}"
             return RefusedError(message, 429, "overloaded", 1)
         next_probe_s = math.ceil(self._resilience.probing.interval_ms / 1000.0)
+        if asked.outside and self.ready_for(asked.question):
+            message = f"none of the replicas that the request may go to is ready, {how}"
+            return RefusedError(message, 503, "no_replica_ready", next_probe_s)
         if self.membership.ready:
             message = f"no replica that serves the model `{asked.question.model}` is ready, {how}"
             return RefusedError(message, 503, "model_unavailable", next_probe_s)

@@ -143,7 +143,7 @@ class Router:
         slots = len(settings.replicas) + settings.spare_slots
         compile_for(settings.rules, len(settings.replicas))
         started_s = time.monotonic()
-        self._resilience = settings.resilience
+        self.resilience = settings.resilience
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
             self._log = _log_of(settings, settings.log_path, complain)
@@ -171,7 +171,7 @@ class Router:
         self._prober = Prober(self.membership, settings.resilience.probing)
         sessions = settings.sessions
         self.dispatcher.homes = Homes(ttl_ms=sessions.ttl_ms)
-        reader = QuestionReader(os.urandom(16), sessions.header, sessions.from_user)
+        self.reader = QuestionReader(os.urandom(16), sessions.header, sessions.from_user)
         self.models = ModelTable(settings.models_interval_s)
         for number, options in enumerate(settings.options_of_replicas):
             self.models.add(number, options.address, options.models)
@@ -182,9 +182,9 @@ class Router:
         self.dispatcher.observer = self.counters
         following = follow(kv, self.dispatcher, self.counters.ended[OK].__getitem__, complain)
         self.engines = Engines(self.dispatcher, settings.scrape, complain, following)
-        pages = OwnPages(self.admission, self.engines, self.counters)
+        self.pages = OwnPages(self.admission, self.engines, self.counters)
         self._exchange = Exchange(
-            self.admission, reader, self.models, pages, settings.resilience.retries
+            self.admission, self.reader, self.models, self.pages, settings.resilience.retries
         )
         self._tls = settings.tls
         self.edge = Edge(settings.limits, settings.api_keys, complain)
@@ -200,13 +200,14 @@ class Router:
         roster = Roster(self.membership, settings.options_of_replicas, complain)
         return Reloading(settings.config, roster, complain)
 
-    async def start(self, listener: socket.socket) -> None:
-        """Serve whoever connects to the listener.
+    async def start(self, listener: socket.socket | None) -> None:
+        """Serve whoever connects to the listener; without one, requests come in another way.
 
         Raises MachineError where an endpoint for KV events cannot be had.
         """
         self.engines.start()
-        await self._listen(listener, ClientSide(self._exchange.serve, self.edge, self._tls))
+        if listener is not None:
+            await self._listen(listener, ClientSide(self._exchange.serve, self.edge, self._tls))
         self.models.start()
         self._flush()
         self._sweep()
@@ -232,6 +233,12 @@ class Router:
         self._edges.append(edge)
         await self._listen(listener, ClientSide(Admin(self.membership).serve, edge))
 
+    async def start_pages(self, listener: socket.socket) -> None:
+        """Serve the router's own pages, and nothing else, to whoever connects to this listener."""
+        edge = Edge(EdgeLimits(), None, self.edge.complain)
+        self._edges.append(edge)
+        await self._listen(listener, ClientSide(self.pages.serve, edge))
+
     async def _listen(self, listener: socket.socket, front: ClientSide) -> None:
         server = await asyncio.get_running_loop().create_server(
             lambda: ClientConnection(front.serve, front.edge),
@@ -253,7 +260,7 @@ class Router:
         Cancelled, it has accepted no more; called again with 0, it does the rest.
         """
         if drain_s is None:
-            drain_s = self._resilience.drain_ms / 1000.0
+            drain_s = self.resilience.drain_ms / 1000.0
         for server in self._servers:
             server.close()
         for connection in self._connections:
@@ -297,7 +304,7 @@ class Router:
         self.admission.check(loop.time())
         self.engines.check()
         self.models.keep(self.membership.ids)
-        self._sweeper = loop.call_later(self._resilience.sweep_s, self._sweep)
+        self._sweeper = loop.call_later(self.resilience.sweep_s, self._sweep)
 
     def _forget(self, replica: Replica) -> None:
         """It holds no prefixes any more, and may serve other models."""
