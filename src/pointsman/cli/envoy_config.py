@@ -159,9 +159,7 @@ def _picker(text: str) -> tuple[str, int]:
     try:
         ip_address(host)
     except ValueError:
-        raise InputError(
-            f"--picker {text}: expected IP:PORT; Envoy looks no names up"
-        ) from None
+        raise InputError(f"--picker {text}: expected IP:PORT; Envoy looks no names up") from None
     return host, port
 
 

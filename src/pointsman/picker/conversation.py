@@ -139,7 +139,8 @@ class Conversation:
         self._pick = picked
         if self._request_mode == wire.BUFFERED:
             self._body = b""
-        return [self._replies.goes_to(part, picked.destination)]
+        has_head = self._head is not None
+        return [self._replies.goes_to(part, picked.destination, has_head=has_head)]
 
     def _refuse(self, refused: Refusal) -> list[Any]:
         self.is_over = True

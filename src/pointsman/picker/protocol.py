@@ -1,7 +1,7 @@
 """Names that the endpoint picker and its gateway agree upon.
 
-Source: kubernetes-sigs/gateway-api-inference-extension ``docs/proposals/004-endpoint-picker-protocol``
-(v1.0.0, 2025-07-29).
+Source: kubernetes-sigs/gateway-api-inference-extension
+``docs/proposals/004-endpoint-picker-protocol`` (v1.0.0, 2025-07-29).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 PROCESS = "Process"
 
 # The key of Envoy's attributes in a message, and those that we ask for: CEL expressions. Sources:
-# envoyproxy/envoy ``docs/root/intro/arch_overview/advanced/attributes.rst``, and its ext_proc filter.
+# Envoy's documentation, "Attributes", and of its ext_proc filter.
 ATTRIBUTES = "envoy.filters.http.ext_proc"
 PATH_ATTRIBUTE = "request.path"
 METHOD_ATTRIBUTE = "request.method"

@@ -21,11 +21,17 @@ class Replies:
     def __init__(self) -> None:
         self._response = message("ProcessingResponse")
 
-    def goes_to(self, part: str, destination: str) -> Any:
-        """The answer to a request's head or body, ``part``: where it is to be sent."""
+    def goes_to(self, part: str, destination: str, *, has_head: bool) -> Any:
+        """The answer to a request's head or body, ``part``: where it is to be sent.
+
+        ``has_head``: its headers can still be changed, for Envoy has sent them.
+        """
         reply = self._response()
-        common = getattr(reply, part).response
-        _set(common.header_mutation, ((DESTINATION, destination.encode("ascii")),))
+        answered = getattr(reply, part)
+        answered.SetInParent()
+        if has_head:
+            said = ((DESTINATION, destination.encode("ascii")),)
+            _set(answered.response.header_mutation, said)
         told = reply.dynamic_metadata.fields[DESTINATION_NAMESPACE].struct_value
         told.fields[DESTINATION].string_value = destination
         return reply
