@@ -88,9 +88,7 @@ def destinations(reply: Any) -> list[str]:
 
 
 def headers_set(mutation: Any) -> dict[str, str]:
-    return {
-        option.header.key: option.header.raw_value.decode() for option in mutation.set_headers
-    }
+    return {option.header.key: option.header.raw_value.decode() for option in mutation.set_headers}
 
 
 def refused(reply: Any) -> tuple[int, str]:

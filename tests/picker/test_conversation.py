@@ -2,21 +2,21 @@ import pytest
 
 pytest.importorskip("google.protobuf")
 
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pointsman.dispatch.log_file import read_log  # noqa: E402
-from pointsman.picker.wire import (  # noqa: E402
+from pointsman.dispatch.log_file import read_log
+from pointsman.picker.wire import (
     BUFFERED,
     FULL_DUPLEX_STREAMED,
     NONE,
     STREAMED,
     message,
 )
-from pointsman.replay.replay import replay_same  # noqa: E402
-from pointsman.router.settings import Probing  # noqa: E402
-from tests.picker.conversations import MOST_BYTES, desk, told  # noqa: E402
-from tests.picker.envoy_messages import (  # noqa: E402
+from pointsman.replay.replay import replay_same
+from pointsman.router.settings import Probing
+from tests.picker.conversations import MOST_BYTES, desk, told
+from tests.picker.envoy_messages import (
     answer_body,
     answer_head,
     begun,
@@ -27,8 +27,8 @@ from tests.picker.envoy_messages import (  # noqa: E402
     refused,
     trailers,
 )
-from tests.router.fake_replicas import DONE, PIECES, USAGE, FakeReplica  # noqa: E402
-from tests.router.routers import chat, completion, run, until  # noqa: E402
+from tests.router.fake_replicas import DONE, PIECES, USAGE, FakeReplica
+from tests.router.routers import chat, completion, run, until
 
 # Nobody listens there; probes are far apart, so that all count as up.
 ONE, TWO, THREE = (f"127.0.0.{number}:9" for number in (1, 2, 3))
@@ -407,7 +407,10 @@ def test_a_stranger_that_served_is_complained_of_once(tmp_path):
 
 def test_who_was_passed_over_is_looked_at_and_found_dead():
     async def main():
-        async with FakeReplica() as fake, desk([URLS[0], fake.url], "least_requests", probing=RARE) as at:
+        async with (
+            FakeReplica() as fake,
+            desk([URLS[0], fake.url], "least_requests", probing=RARE) as at,
+        ):
             talk = at.conversation()
             await told(talk, body(completion(), begun()))
             await told(talk, answer_head(200, fake.url.removeprefix("http://")))
