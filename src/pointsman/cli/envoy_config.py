@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 NAME = "envoy-config"
 HELP = "print the configuration of an Envoy on this machine that asks `pointsman pick`"
 
-FAILURE_MODES = ("FailOpen", "FailClose")  # those of envoy_config; a test compares them
+# Those of envoy_config; a test compares them.
+FAILURE_MODES = ("FailOpen", "FailClose")
+ANSWERS = ("none", "heads", "bodies")
 MOST_BODY_MB = 2047
 
 
@@ -40,11 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " loaded replica, or answers 500 (default: %(default)s)",
     )
     parser.add_argument(
-        "--read-answers",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="let the picker see answers too: first tokens, counts, and whether they are whole,"
-        " at the price of a message for each piece",
+        "--answers",
+        choices=ANSWERS,
+        default=ANSWERS[1],
+        help="what the picker sees of answers: nothing; their heads, so that it knows who served and"
+        " how; or their bodies too, for first tokens and counts, at the price of a message for each"
+        " piece (default: %(default)s)",
     )
     parser.add_argument(
         "--duplex",
@@ -142,7 +145,7 @@ def _settings(arguments: argparse.Namespace) -> EnvoySettings:
         picker=_picker(arguments.picker),
         replicas=addresses,
         failure_mode=arguments.failure_mode,
-        reads_answers=arguments.read_answers,
+        answers=arguments.answers,
         is_duplex=arguments.duplex,
         retries=arguments.retries,
         message_timeout_ms=arguments.message_timeout_ms,

@@ -28,13 +28,20 @@ _READ = (wire.STREAMED, wire.BUFFERED, wire.FULL_DUPLEX_STREAMED)
 
 
 class Conversation:
-    """Takes the messages of one stream; ``max_body_bytes``: of a request's body."""
+    """Takes the messages of one stream; ``max_body_bytes``: of a request's body.
 
-    def __init__(self, picks: Picks, replies: Replies, max_body_bytes: int) -> None:
+    ``sees_answer``: whether Envoy will say anything of its answer; that it says nothing is then
+    that there was none.
+    """
+
+    def __init__(
+        self, picks: Picks, replies: Replies, max_body_bytes: int, *, sees_answer: bool = True
+    ) -> None:
         self.is_over = False  # refused: nothing more is to be said
         self._picks = picks
         self._replies = replies
         self._max_body_bytes = max_body_bytes
+        self._sees_answer = sees_answer
         self._has_begun = False
         self._request_mode = wire.BUFFERED
         self._answer_mode = wire.NONE
@@ -75,7 +82,8 @@ class Conversation:
         if message.HasField("protocol_config"):  # since Envoy 1.34, in the first message
             self._request_mode = message.protocol_config.request_body_mode
             self._answer_mode = message.protocol_config.response_body_mode
-        self._bounds = Bounds(heard.subset_of(message), self._answer_mode in _READ)
+        reads_answer = self._answer_mode in _READ
+        self._bounds = Bounds(heard.subset_of(message), self._sees_answer, reads_answer)
         self._attributes = heard.attributes_of(message)
 
     # The request.

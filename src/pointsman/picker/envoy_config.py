@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pointsman.picker.protocol import (
+    ANSWERS_KEY,
     DESTINATION,
     DESTINATION_NAMESPACE,
     DETAILS_ATTRIBUTE,
@@ -32,6 +33,10 @@ Json = dict[str, Any]
 FAIL_OPEN, FAIL_CLOSE = "FailOpen", "FailClose"
 FAILURE_MODES = (FAIL_OPEN, FAIL_CLOSE)
 
+# What the picker sees of answers.
+NOTHING, HEADS, BODIES = "none", "heads", "bodies"
+ANSWERS = (NOTHING, HEADS, BODIES)
+
 _API = "type.googleapis.com/envoy"
 _HTTP_OPTIONS = f"{_API}.extensions.upstreams.http.v3.HttpProtocolOptions"
 _MOST = 1 << 20  # of anything that is counted: no limit in practice
@@ -41,15 +46,14 @@ _CONNECT_TIMEOUT_S = 5
 @dataclass(frozen=True, slots=True)
 class EnvoySettings:
     """``picker`` and ``listen``: host and port. ``failure_mode``: what becomes of requests that the
-    picker does not answer. ``reads_answers``: whether the picker sees the bodies of answers.
-    ``is_duplex``: bodies go to the picker in pieces, as gateways do it; else whole, in one message.
+    picker does not answer. ``answers``: what the picker sees of them, one of ANSWERS. ``is_duplex``: bodies go to the picker in pieces, as gateways do it; else whole, in one message.
     ``admin``: host and port of Envoy's own page."""
 
     listen: tuple[str, int]
     picker: tuple[str, int]
     replicas: tuple[ReplicaAddress, ...]
     failure_mode: str = FAIL_OPEN
-    reads_answers: bool = False
+    answers: str = HEADS
     is_duplex: bool = False
     retries: int = 1
     message_timeout_ms: float = 5_000.0
@@ -126,7 +130,11 @@ def _filter(settings: EnvoySettings) -> Json:
     """What is sent to the picker, how long it may take, and what is believed of its answer."""
     return {
         "@type": f"{_API}.extensions.filters.http.ext_proc.v3.ExternalProcessor",
-        "grpc_service": {"envoy_grpc": {"cluster_name": "picker"}, "timeout": "0s"},
+        "grpc_service": {
+            "envoy_grpc": {"cluster_name": "picker"},
+            "timeout": "0s",
+            "initial_metadata": [{"key": ANSWERS_KEY, "value": settings.answers}],
+        },
         "failure_mode_allow": settings.failure_mode == FAIL_OPEN,
         "message_timeout": _seconds(settings.message_timeout_ms),
         "processing_mode": _processing(settings),
@@ -158,14 +166,14 @@ def _holding_back(settings: EnvoySettings) -> Json:
 def _processing(settings: EnvoySettings) -> Json:
     """One message a request, where bodies come whole."""
     duplex = "FULL_DUPLEX_STREAMED"
-    answers = duplex if settings.reads_answers else "NONE"
+    reads_bodies = settings.answers == BODIES
     return {
         "request_header_mode": "SEND" if settings.is_duplex else "SKIP",
         "request_body_mode": duplex if settings.is_duplex else "BUFFERED",
         "request_trailer_mode": "SEND" if settings.is_duplex else "SKIP",
-        "response_header_mode": "SEND",
-        "response_body_mode": answers,
-        "response_trailer_mode": "SEND" if settings.reads_answers else "SKIP",
+        "response_header_mode": "SKIP" if settings.answers == NOTHING else "SEND",
+        "response_body_mode": duplex if reads_bodies else "NONE",
+        "response_trailer_mode": "SEND" if reads_bodies else "SKIP",
     }
 
 

@@ -46,11 +46,12 @@ class Refusal:
 class Bounds:
     """What the gateway says of a request beside itself.
 
-    ``subset``: the endpoints that it may go to; None for any. ``reads_answer``: whether the body of
-    its answer will be seen.
+    ``subset``: the endpoints that it may go to; None for any. ``sees_answer``: whether anything of
+    its answer will be seen, ``reads_answer``: whether the body.
     """
 
     subset: frozenset[str] | None = None
+    sees_answer: bool = True
     reads_answer: bool = False
 
 
@@ -80,7 +81,7 @@ class Sent:
     question: Question
     replicas: list[Replica]
     body_hash: int
-    reads_answer: bool
+    bounds: Bounds
 
 
 class Picks:
@@ -127,7 +128,7 @@ class Picks:
         others = self._next_ones(asked, place.replica)
         body_hash = xxhash.xxh3_64_intdigest(body)
         replicas = [place.replica, *others]
-        return Pick(self, place, Sent(asked.question, replicas, body_hash, bounds.reads_answer))
+        return Pick(self, place, Sent(asked.question, replicas, body_hash, bounds))
 
     def _outside(self, subset: frozenset[str]) -> frozenset[int]:
         """All replicas whose endpoints are not in the subset."""
@@ -274,10 +275,10 @@ class Pick:
             self._judge(place.replica, ending)
 
     def _ending(self, *, is_reset: bool) -> Ending:
-        if self._http_status is None:
-            return Ending()  # nobody has seen an answer
+        if self._http_status is None:  # nobody has seen an answer
+            return Ending() if self._sent.bounds.sees_answer else Ending(OK)
         status = OK if self._http_status < HTTPStatus.BAD_REQUEST else ERROR
-        if self._sent.reads_answer and not self._is_whole:
+        if self._sent.bounds.reads_answer and not self._is_whole:
             status = TRUNCATED if is_reset else Ending().status
         return Ending(
             status,

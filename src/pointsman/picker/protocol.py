@@ -28,3 +28,8 @@ VIA_UPSTREAM = "via_upstream"  # the details of an answer that is the replica's 
 def header_attribute(name: str) -> str:
     """The attribute that is a header of the request."""
     return f"request.headers['{name}']"
+
+
+# What Envoy of ``envoy-config`` says of itself when it begins a stream: what the picker sees of
+# answers. The protocol has no word for it, and one that is not seen is no answer that never came.
+ANSWERS_KEY = "x-pointsman-answers"

@@ -9,8 +9,9 @@ from typing import Any
 from pointsman.core.errors import MachineError
 from pointsman.picker import wire
 from pointsman.picker.conversation import Conversation
+from pointsman.picker.envoy_config import NOTHING
 from pointsman.picker.picks import Picks
-from pointsman.picker.protocol import PROCESS, SERVICE
+from pointsman.picker.protocol import ANSWERS_KEY, PROCESS, SERVICE
 from pointsman.picker.replies import Replies
 from pointsman.router.answers import failure
 from pointsman.router.edge import Complain
@@ -22,6 +23,8 @@ LIVENESS, READINESS = "liveness", "readiness"
 # Source: kubernetes-sigs/gateway-api-inference-extension, whose picker answers for these too.
 _KNOWN = ("", LIVENESS, READINESS, SERVICE)
 _WATCH_S = 1.0
+
+SEES_NOTHING = (ANSWERS_KEY, NOTHING)  # what Envoy says of itself then
 
 MESSAGE_ROOM_BYTES = 1 << 20  # of a message, beside the body in it
 
@@ -89,7 +92,12 @@ class PickerServer:
 
     async def _process(self, messages: object, context: Any) -> None:
         """One request, until its exchange has ended. Read and written by hand: it is quicker."""
-        conversation = Conversation(self._picks, self._replies, self._max_body_bytes)
+        conversation = Conversation(
+            self._picks,
+            self._replies,
+            self._max_body_bytes,
+            sees_answer=SEES_NOTHING not in context.invocation_metadata(),
+        )
         is_reset = True
         try:
             while not conversation.is_over:
