@@ -102,15 +102,17 @@ def table(pairs: list[Pair], rounds: list[list[Round]]) -> str:
     alone = [row[0] for row in rounds]
     for place, pair in enumerate(pairs):
         of_it = [row[place] for row in rounds]
-        shares = list(zip(of_it, alone, strict=True))
+        fronts = [each.front_us / base.front_us for each, base in zip(of_it, alone, strict=True)]
+        boths = [
+            (each.front_us + each.picker_us) / base.front_us
+            for each, base in zip(of_it, alone, strict=True)
+        ]
         cells = [
             pair.name,
             cell([each.front_us for each in of_it]),
             cell([each.picker_us for each in of_it]) if pair.picker else "",
-            cell([each.front_us / base.front_us for each, base in shares], ".1f"),
-            cell(
-                [(each.front_us + each.picker_us) / base.front_us for each, base in shares], ".1f"
-            ),
+            cell(fronts, ".1f"),
+            cell(boths, ".1f"),
             cell([each.p50_ms for each in of_it], ".1f"),
         ]
         lines.append("| " + " | ".join(cells) + " |")

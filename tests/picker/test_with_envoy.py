@@ -30,13 +30,8 @@ from tests.router.routers import chat, completion, run, until
 pytestmark = pytest.mark.envoy
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-MODES = [
-    (),
-    ("--answers", "none"),
-    ("--answers", "bodies"),
-    ("--duplex",),
-    ("--duplex", "--answers", "bodies"),
-]
+BODIES = ("--answers", "bodies")
+MODES = [(), ("--answers", "none"), BODIES, ("--duplex",), ("--duplex", *BODIES)]
 SEEING = [mode for mode in MODES if "none" not in mode]  # those who served
 HEADER = "x-gateway-destination-endpoint"
 
@@ -210,7 +205,7 @@ def test_the_subset_of_a_gateway_binds(tmp_path):
 
 @pytest.mark.parametrize(
     ("mode", "word"),
-    [((), "ok"), (("--answers", "bodies"), "cancelled")],
+    [((), "ok"), (BODIES, "cancelled")],
     ids=["headers", "bodies"],
 )
 def test_a_client_that_leaves_is_gone_at_the_replica_and_from_the_account(tmp_path, mode, word):
@@ -238,7 +233,7 @@ def test_a_client_that_leaves_before_the_answer_is_cancelled(tmp_path):
 
 @pytest.mark.parametrize(
     ("mode", "word"),
-    [((), "ok"), (("--answers", "bodies"), "truncated")],
+    [((), "ok"), (BODIES, "truncated")],
     ids=["headers", "bodies"],
 )
 def test_a_replica_that_dies_within_its_answer_leaves_no_account_open(tmp_path, mode, word):
@@ -260,7 +255,7 @@ def test_a_replica_that_dies_within_its_answer_leaves_no_account_open(tmp_path, 
     assert endings(log) == [(word, 200, None)]
 
 
-@pytest.mark.parametrize("mode", [(), ("--answers", "bodies")], ids=["headers", "bodies"])
+@pytest.mark.parametrize("mode", [(), BODIES], ids=["headers", "bodies"])
 def test_every_request_of_a_crowd_is_accounted_for_exactly_once(tmp_path, mode):
     """Whole answers, errors, streams that stop, and clients that leave, all at a time."""
 

@@ -27,6 +27,7 @@ from pointsman.core.errors import InputError, wrong_value
 if TYPE_CHECKING:
     from pointsman.dispatch.facts import ReplicaFacts
     from pointsman.policies.policy import Policy
+    from pointsman.router.discovery import Names
     from pointsman.router.engine.scraper import ScrapeSettings
     from pointsman.router.replica_options import ReplicaOptions
     from pointsman.router.service import AdminSettings, RouterSettings
@@ -74,6 +75,20 @@ def _add_replicas(parser: argparse.ArgumentParser) -> None:
         help="http://HOST:PORT of an OpenAI-compatible server; once for each replica",
     )
     parser.set_defaults(replicas=[], config_file=None)
+    parser.add_argument(
+        "--discover",
+        action="append",
+        metavar="URL",
+        help="http://NAME:PORT; each address that DNS has for the name is a replica, which comes"
+        " and goes with it",
+    )
+    parser.add_argument(
+        "--discover-interval-s",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="how often names are looked up (default: %(default)s)",
+    )
     parser.add_argument(
         "--listen",
         default="127.0.0.1:8080",
@@ -199,7 +214,8 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
     def replicas_of(given: argparse.Namespace) -> list[ReplicaOptions]:
         return [_with_facts(replica, facts) for replica in _replicas(given)]
 
-    replicas, file = replicas_of(arguments), arguments.config_file
+    names, file = _names_of(arguments), arguments.config_file
+    replicas = _with_found(replicas_of(arguments), names)
     return RouterSettings(
         replicas=[replica.address for replica in replicas],
         rules=Rules(policy, arguments.seed),
@@ -221,6 +237,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         resilience=resilience_of(arguments, _ttft_ms_of(arguments)),
         scrape=_scrape_of(arguments),
         kv_events=kv_settings_of(replicas, arguments.config),
+        names=names,
         admin=_admin_of(arguments),
     )
 
@@ -281,15 +298,37 @@ def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
     replicas: list[ReplicaOptions] = (
         arguments.replicas if urls is None else [ReplicaOptions(replica_address(u)) for u in urls]
     )
-    if not replicas:
+    if not (replicas or arguments.discover):
         raise InputError(
-            f"{arguments.command}: no replica; expected --replica URL, or [[replicas]] in --config"
+            f"{arguments.command}: no replica; expected --replica URL, or [[replicas]] in"
+            " --config, or --discover URL"
         )
     addresses = [replica.address for replica in replicas]
     for place, address in enumerate(addresses):
         if address in addresses[:place]:
             raise InputError(f"--replica {address.url}: is given twice")
     return replicas
+
+
+def _names_of(arguments: argparse.Namespace) -> Names | None:
+    """The names, looked up once."""
+    from pointsman.router.discovery import found_at
+    from pointsman.router.upstream import replica_address
+
+    if arguments.discover is None:
+        return None
+    names = [replica_address(url, "--discover") for url in arguments.discover]
+    return found_at(names, arguments.discover_interval_s)
+
+
+def _with_found(replicas: list[ReplicaOptions], names: Names | None) -> list[ReplicaOptions]:
+    """And those that the names stand for. Raises InputError for one that is named otherwise too."""
+    found = () if names is None else names.found
+    known = {replica.address for replica in replicas}
+    for each in found:
+        if each.address in known:
+            raise InputError(f"--discover: finds {each.address.url}, which is named already")
+    return [*replicas, *found]
 
 
 def _with_facts(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaOptions:

@@ -46,7 +46,8 @@ _CONNECT_TIMEOUT_S = 5
 @dataclass(frozen=True, slots=True)
 class EnvoySettings:
     """``picker`` and ``listen``: host and port. ``failure_mode``: what becomes of requests that the
-    picker does not answer. ``answers``: what the picker sees of them, one of ANSWERS. ``is_duplex``: bodies go to the picker in pieces, as gateways do it; else whole, in one message.
+    picker does not answer. ``answers``: what the picker sees of them, one of ANSWERS.
+    ``is_duplex``: bodies go to the picker in pieces, as gateways do it; else whole, in one message.
     ``admin``: host and port of Envoy's own page."""
 
     listen: tuple[str, int]

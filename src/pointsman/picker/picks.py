@@ -144,7 +144,7 @@ class Picks:
         left = [each for each in self.admission.ready_for(asked.question) if each not in without]
         found: list[Replica] = []
         while left and len(found) < self._fallbacks:
-            number = dispatcher.ask(asked.question, left).replica
+            number = left[0] if len(left) == 1 else dispatcher.ask(asked.question, left).replica
             found.append(membership[number])
             left.remove(number)
         return found

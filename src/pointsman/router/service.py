@@ -29,6 +29,7 @@ from pointsman.router.admin import Admin
 from pointsman.router.admission import Admission
 from pointsman.router.api_keys import ApiKeys
 from pointsman.router.client import ClientConnection, Serve
+from pointsman.router.discovery import Discovery, Names
 from pointsman.router.edge import Complain, Connection, Edge, EdgeLimits
 from pointsman.router.engine.scraper import ScrapeSettings
 from pointsman.router.engines import Engines
@@ -101,6 +102,7 @@ class RouterSettings:
     admin: AdminSettings | None = None
     scrape: ScrapeSettings | None = None  # None: engines are not asked for their metrics
     kv_events: KvSettings | None = None  # None: no engine's are followed
+    names: Names | None = None  # None: no replicas are looked up; those found are among the others
 
     sessions: Sessions = field(default_factory=Sessions)
     resilience: Resilience = field(default_factory=Resilience)
@@ -190,6 +192,7 @@ class Router:
         self.edge = Edge(settings.limits, settings.api_keys, complain)
         self._edges = [self.edge]  # and that of the admin API
         self._reloading = self._reloading_of(settings, complain)
+        self._discovery = self._discovery_of(settings.names, complain)
         self._servers: list[asyncio.Server] = []
         self._flusher: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -197,8 +200,14 @@ class Router:
     def _reloading_of(self, settings: RouterSettings, complain: Complain) -> Reloading | None:
         if settings.config is None:
             return None
-        roster = Roster(self.membership, settings.options_of_replicas, complain)
-        return Reloading(settings.config, roster, complain)
+        found = () if settings.names is None else settings.names.found
+        named = [options for options in settings.options_of_replicas if options not in found]
+        return Reloading(settings.config, Roster(self.membership, named, complain), complain)
+
+    def _discovery_of(self, names: Names | None, complain: Complain) -> Discovery | None:
+        if names is None:
+            return None
+        return Discovery(names, Roster(self.membership, names.found, complain), complain)
 
     async def start(self, listener: socket.socket | None) -> None:
         """Serve whoever connects to the listener; without one, requests come in another way.
@@ -216,6 +225,8 @@ class Router:
             self.engines.watch(replica)
         if self._reloading is not None:
             self._reloading.start()
+        if self._discovery is not None:
+            self._discovery.start()
 
     def reload(self) -> None:
         """Read the files of keys and of configuration again; where the log was moved, go on in a
@@ -273,6 +284,8 @@ class Router:
             edge.stop()
         if self._reloading is not None:
             self._reloading.stop()
+        if self._discovery is not None:
+            self._discovery.stop()
         self._prober.stop()
         self.models.close()
         await self.engines.close()
