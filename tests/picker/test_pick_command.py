@@ -9,17 +9,17 @@ from pointsman.cli.pick import _settings
 
 pytest.importorskip("grpc")
 
-import grpc  # noqa: E402
+import grpc
 
-from pointsman.core.errors import MachineError  # noqa: E402
-from pointsman.picker.service import HEALTH_SERVICE, PickerServer  # noqa: E402
-from pointsman.picker.wire import message  # noqa: E402
-from pointsman.router.settings import Probing, Resilience  # noqa: E402
-from tests.picker.conversations import desk  # noqa: E402
-from tests.picker.envoy_process import picking  # noqa: E402
-from tests.router.fake_replicas import FakeReplica  # noqa: E402
-from tests.router.raw_http import RawClient  # noqa: E402
-from tests.router.routers import run  # noqa: E402
+from pointsman.core.errors import MachineError
+from pointsman.picker.service import HEALTH_SERVICE, PickerServer
+from pointsman.picker.wire import message
+from pointsman.router.settings import Probing, Resilience
+from tests.picker.conversations import desk
+from tests.picker.envoy_process import picking
+from tests.router.fake_replicas import FakeReplica
+from tests.router.raw_http import RawClient
+from tests.router.routers import run
 
 ONE = ("--replica", "http://127.0.0.1:9")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "envoy.md"

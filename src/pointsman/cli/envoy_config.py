@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ANSWERS,
         default=ANSWERS[1],
         help="what the picker sees of answers: nothing; their heads, so that it knows who served"
-        " and how; or their bodies too, for first tokens and counts, at the price of a message for each"
-        " piece (default: %(default)s)",
+        " and how; or their bodies too, for first tokens and counts, at the price of a message"
+        " for each piece (default: %(default)s)",
     )
     parser.add_argument(
         "--duplex",
