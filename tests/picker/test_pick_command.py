@@ -46,7 +46,7 @@ async def health_at(port: int, service: str) -> int:
 )
 def test_it_is_alive_always_and_ready_while_a_replica_is_up(service, up, down):
     async def main():
-        async with desk(["http://127.0.0.1:9"], probing=RARE) as at:
+        async with FakeReplica() as fake, desk([fake.url], probing=RARE) as at:
             server = PickerServer(at.router, 1 << 20, at.complaints.append)
             port = await server.start("127.0.0.1", 0)
             first = await health_at(port, service)
@@ -93,7 +93,7 @@ def test_a_port_that_is_taken_is_said():
 def test_a_signal_ends_it_well():
     async def main():
         async with FakeReplica() as fake:
-            with picking("--replica", fake.url) as picker:
+            with picking("--replica", fake.url, "--policy", "round_robin") as picker:
                 picker.process.send_signal(signal.SIGTERM)
                 return picker.process.wait(15)
 
