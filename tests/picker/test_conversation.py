@@ -56,7 +56,7 @@ def test_a_whole_body_is_answered_with_the_choice_and_who_comes_next():
         talk = at.conversation()
         (reply,) = await told(talk, body(completion(), begun()))
         flying = at.in_flight
-        talk.end(is_reset=False)
+        talk.end()
         return reply, flying
 
     reply, flying = conversing(main)
@@ -70,7 +70,7 @@ def test_there_are_as_many_fallbacks_as_retries_and_replicas(retries, count):
     async def main(at):
         talk = at.conversation()
         (reply,) = await told(talk, body(completion(), begun()))
-        talk.end(is_reset=False)
+        talk.end()
         return destinations(reply)
 
     found = conversing(main, retries=retries)
@@ -81,7 +81,7 @@ def test_header_and_metadata_say_the_same_where_the_head_is_sent():
     async def main(at):
         talk = at.conversation()
         replies = await told(talk, head(begun()), body(completion()))
-        talk.end(is_reset=False)
+        talk.end()
         return replies
 
     first, second = conversing(main)
@@ -98,7 +98,7 @@ def test_a_head_in_duplex_waits_for_its_body_which_comes_back_as_it_was():
         talk = at.conversation()
         before = await told(talk, head(begun(FULL_DUPLEX_STREAMED)), body(data[:9], is_end=False))
         after = await told(talk, body(data[9:]))
-        talk.end(is_reset=False)
+        talk.end()
         return before, after
 
     before, (first, *pieces) = conversing(main)
@@ -116,7 +116,7 @@ def test_trailers_end_a_body_that_has_not_said_so():
         talk = at.conversation()
         first = head(begun(FULL_DUPLEX_STREAMED))
         replies = await told(talk, first, body(completion(), is_end=False), trailers())
-        talk.end(is_reset=False)
+        talk.end()
         return replies
 
     kinds = [each.WhichOneof("response") for each in conversing(main)]
@@ -127,7 +127,7 @@ def test_duplex_without_heads_tells_the_pick_with_the_first_piece():
     async def main(at):
         talk = at.conversation()
         (reply,) = await told(talk, body(completion(), begun(FULL_DUPLEX_STREAMED)))
-        talk.end(is_reset=False)
+        talk.end()
         return reply
 
     reply = conversing(main)
@@ -139,7 +139,7 @@ def test_a_request_without_a_body_is_picked_for_at_its_head():
     async def main(at):
         talk = at.conversation()
         (reply,) = await told(talk, head(begun(), is_end=True, path="/v1/models"))
-        talk.end(is_reset=False)
+        talk.end()
         return reply
 
     assert destinations(conversing(main)) == [ONE, THREE]
@@ -153,7 +153,7 @@ def test_a_gateway_that_tells_no_path_is_read_by_the_body(tmp_path):
             talk = at.conversation()
             first = message("ProcessingRequest")()
             await told(talk, body(asked, first))
-            talk.end(is_reset=False)
+            talk.end()
 
     conversing(main, log=log)
     paths = [choice.path for choice in read_log(log).choices]
@@ -170,7 +170,7 @@ def test_sessions_and_ids_come_from_attributes_too(tmp_path):
         fields["request.headers['x-session-id']"].string_value = "S"
         talk = at.conversation()
         await told(talk, body(completion(), first))
-        talk.end(is_reset=False)
+        talk.end()
 
     conversing(main, log=log)
     (choice,) = read_log(log).choices
@@ -188,7 +188,7 @@ def test_the_subset_binds_the_choice_and_its_fallbacks():
             talk = at.conversation()
             (reply,) = await told(talk, body(completion(), begun(subset=[TWO, THREE])))
             found.append(set(destinations(reply)))
-            talk.end(is_reset=False)
+            talk.end()
         return found
 
     assert conversing(main, retries=5) == [{TWO, THREE}] * 4
@@ -215,7 +215,7 @@ def test_a_subset_that_is_one_text_with_commas_binds_too():
         told_subset.string_value = f"{THREE}, {TWO}"
         talk = at.conversation()
         (reply,) = await told(talk, body(completion(), first))
-        talk.end(is_reset=False)
+        talk.end()
         return destinations(reply)
 
     assert set(conversing(main)) == {TWO, THREE}
@@ -242,7 +242,7 @@ def test_full_replicas_are_a_429():
         talks = [at.conversation() for _ in range(4)]
         replies = [await told(talk, body(completion(), begun())) for talk in talks]
         for talk in talks:
-            talk.end(is_reset=False)
+            talk.end()
         return replies
 
     *good, (reply,) = conversing(main, max_in_flight=1)
@@ -280,7 +280,7 @@ def test_a_body_at_the_limit_is_picked_for():
         talk = at.conversation()
         data = b'{"prompt": "' + b"x" * (MOST_BYTES - 14) + b'"}'
         (reply,) = await told(talk, body(data, begun()))
-        talk.end(is_reset=False)
+        talk.end()
         return len(data), destinations(reply)
 
     assert conversing(main) == (MOST_BYTES, [ONE, THREE])
@@ -299,7 +299,7 @@ def test_a_request_without_a_model_goes_to_any_replica():
     async def main(at):
         talk = at.conversation()
         (reply,) = await told(talk, body({"prompt": "x"}, begun()))
-        talk.end(is_reset=False)
+        talk.end()
         return destinations(reply)
 
     models = [("a",), ("b",), ("c",)]
@@ -312,7 +312,7 @@ def test_a_model_goes_to_those_that_serve_it_and_an_unknown_one_is_a_404():
         for model in ("b", "nobody's"):
             talk = at.conversation()
             replies += await told(talk, body(completion(model=model), begun()))
-            talk.end(is_reset=False)
+            talk.end()
         return replies
 
     known, unknown = conversing(main, models=[("a",), ("b",), ("c",)])
@@ -339,15 +339,15 @@ def outcomes_of(log):
     return [(each.status, each.http_status, each.error) for each in read_log(log).outcomes.values()]
 
 
-def after(*messages, is_reset=False, log=None, answer_mode=NONE, urls=URLS):
+def after(*messages, log=None, answer_mode=NONE, urls=URLS):
     """What comes of a request that was picked for the first replica, after these messages."""
 
     async def main(at):
         talk = at.conversation()
         await told(talk, body(completion(stream=True), begun(answer_mode=answer_mode)), *messages)
         flying = at.in_flight
-        talk.end(is_reset=is_reset)
-        talk.end(is_reset=is_reset)  # once counts
+        talk.end()
+        talk.end()  # once counts
         return flying, at.in_flight, at.complaints
 
     return conversing(main, urls=urls, log=log)
@@ -396,7 +396,7 @@ def test_a_stranger_that_served_is_complained_of_once(tmp_path):
         for _ in range(2):
             talk = at.conversation()
             await told(talk, body(completion(), begun()), answer_head(200, "10.9.9.9:1"))
-            talk.end(is_reset=False)
+            talk.end()
         return at.complaints
 
     complaints = conversing(main, log=log)
@@ -416,7 +416,7 @@ def test_who_was_passed_over_is_looked_at_and_found_dead():
             await told(talk, answer_head(200, fake.url.removeprefix("http://")))
             states = at.router.membership.states
             await until(lambda: states()[0] == "unreachable")
-            talk.end(is_reset=False)
+            talk.end()
             return states()[1]
 
     assert run(main()) == "up"
@@ -427,7 +427,7 @@ def test_an_answer_says_where_it_comes_from_and_why():
         talk = at.conversation()
         await told(talk, body(completion(), begun()))
         (reply,) = await told(talk, answer_head(200, ONE))
-        talk.end(is_reset=False)
+        talk.end()
         return headers_set(reply.response_headers.response.header_mutation)
 
     said = conversing(main)
@@ -469,12 +469,11 @@ def test_an_answer_that_is_read_comes_back_as_it_came():
     assert flying == [0, 0, 0]  # it has ended, whenever the stream of messages ends
 
 
-@pytest.mark.parametrize(("is_reset", "word"), [(True, "truncated"), (False, "cancelled")])
-def test_an_answer_that_is_read_and_has_no_end_is_not_ok(tmp_path, is_reset, word):
+def test_an_answer_that_is_read_and_has_no_end_is_truncated(tmp_path):
     log = tmp_path / "log"
     parts = STREAM, answer_body(PIECES[0])
-    after(*parts, is_reset=is_reset, log=log, answer_mode=FULL_DUPLEX_STREAMED)
-    assert outcomes_of(log) == [(word, 200, None)]
+    after(*parts, log=log, answer_mode=FULL_DUPLEX_STREAMED)
+    assert outcomes_of(log) == [("truncated", 200, None)]
 
 
 def test_errors_in_a_row_set_a_replica_aside_while_another_answers_well():
@@ -485,7 +484,7 @@ def test_errors_in_a_row_set_a_replica_aside_while_another_answers_well():
             (reply,) = await told(talk, body(asked, begun(subset=[ONE, TWO])))
             where = destinations(reply)[0]
             await told(talk, answer_head(500 if where == ONE else 200, where))
-            talk.end(is_reset=False)
+            talk.end()
         return at.router.membership.states()
 
     assert conversing(main)[0] == "set_aside"
@@ -512,7 +511,7 @@ def test_whatever_comes_and_whenever_it_ends_nothing_stays_in_flight(data):
     async def main(at):
         talk = at.conversation()
         await told(talk, body(completion(), begun(request_mode, data.draw(modes))), *messages)
-        talk.end(is_reset=data.draw(st.booleans()))
+        talk.end()
         return at.in_flight
 
     assert conversing(main) == [0, 0, 0]

@@ -205,7 +205,7 @@ def test_the_subset_of_a_gateway_binds(tmp_path):
 
 @pytest.mark.parametrize(
     ("mode", "word"),
-    [((), "ok"), (BODIES, "cancelled")],
+    [((), "ok"), (BODIES, "truncated")],
     ids=["headers", "bodies"],
 )
 def test_a_client_that_leaves_is_gone_at_the_replica_and_from_the_account(tmp_path, mode, word):

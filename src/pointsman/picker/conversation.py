@@ -72,10 +72,10 @@ class Conversation:
             return self._answer_trailers()
         return []  # a part that is newer than we are
 
-    def end(self, *, is_reset: bool) -> None:
+    def end(self) -> None:
         """The stream is over."""
         if self._pick is not None:
-            self._pick.end(is_reset=is_reset)
+            self._pick.end()
 
     def _begin(self, message: Any) -> None:
         self._has_begun = True

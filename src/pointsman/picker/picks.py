@@ -264,22 +264,22 @@ class Pick:
     def is_whole(self) -> None:
         """The answer has ended as HTTP says it ends."""
         self._is_whole = True
-        self.end(is_reset=False)
+        self.end()
 
-    def end(self, *, is_reset: bool) -> None:
-        """The exchange is over; ``is_reset``: by an error rather than in order. Once counts."""
+    def end(self) -> None:
+        """The exchange is over. Once counts."""
         if self._place is not None:
             place, self._place = self._place, None
-            ending = self._ending(is_reset=is_reset)
+            ending = self._ending()
             place.end(ending)
             self._judge(place.replica, ending)
 
-    def _ending(self, *, is_reset: bool) -> Ending:
+    def _ending(self) -> Ending:
         if self._http_status is None:  # nobody has seen an answer
             return Ending() if self._sent.bounds.sees_answer else Ending(OK)
         status = OK if self._http_status < HTTPStatus.BAD_REQUEST else ERROR
         if self._sent.bounds.reads_answer and not self._is_whole:
-            status = TRUNCATED if is_reset else Ending().status
+            status = TRUNCATED  # by its replica or its client, which Envoy does not say
         return Ending(
             status,
             self._http_status,

@@ -98,17 +98,15 @@ class PickerServer:
             self._max_body_bytes,
             sees_answer=SEES_NOTHING not in context.invocation_metadata(),
         )
-        is_reset = True
         try:
             while not conversation.is_over:
                 message = await context.read()
                 if not hasattr(message, "WhichOneof"):  # the end of the stream
-                    is_reset = False
                     return
                 for reply in await self._answer(conversation, message):
                     await context.write(reply)
         finally:
-            conversation.end(is_reset=is_reset)
+            conversation.end()
 
     async def _answer(self, conversation: Conversation, message: Any) -> list[Any]:
         try:
