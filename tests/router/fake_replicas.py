@@ -162,5 +162,15 @@ async def _read_request(reader: asyncio.StreamReader) -> FakeRequest:
     pairs = [line.split(": ", 1) for line in head[1:] if line]
     assert len({name for name, _ in pairs}) == len(pairs), f"a header came twice: {pairs}"
     headers = dict(pairs)
+    if headers.get("transfer-encoding") == "chunked":
+        return FakeRequest(method, path, headers, await _read_chunks(reader))
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     return FakeRequest(method, path, headers, body)
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return body

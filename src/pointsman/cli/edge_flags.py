@@ -60,6 +60,18 @@ def add_edge(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def add_body_limit(parser: argparse.ArgumentParser) -> None:
+    """Declare the one flag of clients that are somebody else's; the others have their defaults."""
+    for flag, kind, metavar, default, text in _LIMITS:
+        if flag == "--max-body-mb":
+            shown = f"{text} (default: %(default)s)"
+            parser.add_argument(flag, type=kind, default=default, metavar=metavar, help=shown)
+        else:
+            parser.set_defaults(**{flag.lstrip("-").replace("-", "_"): default})
+    parser.set_defaults(api_keys=None, forward_authorization=False)
+    parser.set_defaults(tls_certificate=None, tls_key=None)
+
+
 def add_sessions(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of sessions. Their defaults are those of Sessions; a test compares them."""
     group = parser.add_argument_group("sessions")

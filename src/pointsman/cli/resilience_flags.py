@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from dataclasses import replace
 
 from pointsman.cli.fleet_flags import HOLD_ORDERS
@@ -11,6 +12,8 @@ from pointsman.router.settings import Holding, Probing, Resilience, SettingAside
 
 _DEFAULTS = Resilience()
 _MIB = 1 << 20
+
+HOLD_ORDER = "--hold-order"
 
 # flag, type, metavar, default, help
 _FLAGS = (
@@ -73,15 +76,21 @@ _FLAGS = (
 )
 
 
-def add_resilience(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
+def add_resilience(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
+    """Declare the flags; of those ``without``, by their flags, the defaults alone."""
     for flag, kind, metavar, default, text in _FLAGS:
+        if flag in without:
+            parser.set_defaults(**{flag.lstrip("-").replace("-", "_"): default})
+            continue
         shown = "none" if default is None else "%(default)s"
         parser.add_argument(
             flag, type=kind, metavar=metavar, default=default, help=f"{text} (default: {shown})"
         )
+    if HOLD_ORDER in without:
+        parser.set_defaults(hold_order=None)
+        return
     parser.add_argument(
-        "--hold-order",
+        HOLD_ORDER,
         choices=HOLD_ORDERS,
         help="which request held by --hold-ms goes first (default: fcfs)",
     )

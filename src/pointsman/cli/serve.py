@@ -28,6 +28,7 @@ from pointsman.core.errors import InputError, wrong_value
 if TYPE_CHECKING:
     from pointsman.dispatch.facts import ReplicaFacts
     from pointsman.policies.policy import Policy
+    from pointsman.router.discovery import Names
     from pointsman.router.engine.scraper import ScrapeSettings
     from pointsman.router.replica_options import ReplicaOptions
     from pointsman.router.service import AdminSettings, RouterSettings
@@ -43,14 +44,19 @@ MOST_INDEX_MB = 32 << 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
+    add_routing(parser)
+    add_edge(parser)
+    add_resilience(parser)
+    add_admin(parser)
+
+
+def add_routing(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of what is chosen among, and how."""
     _add_replicas(parser)
     add_pairs(parser)
     _add_choices(parser)
     _add_knowledge(parser)
     add_sessions(parser)
-    add_edge(parser)
-    add_resilience(parser)
-    _add_admin(parser)
 
 
 def _add_replicas(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +77,20 @@ def _add_replicas(parser: argparse.ArgumentParser) -> None:
         help="http://HOST:PORT of an OpenAI-compatible server; once for each replica",
     )
     parser.set_defaults(replicas=[], config_file=None)
+    parser.add_argument(
+        "--discover",
+        action="append",
+        metavar="URL",
+        help="http://NAME:PORT; each address that DNS has for the name is a replica, which comes"
+        " and goes with it",
+    )
+    parser.add_argument(
+        "--discover-interval-s",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="how often names are looked up (default: %(default)s)",
+    )
     parser.add_argument(
         "--listen",
         default="127.0.0.1:8080",
@@ -135,7 +155,8 @@ def _add_knowledge(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_admin(parser: argparse.ArgumentParser) -> None:
+def add_admin(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the admin API."""
     parser.add_argument(
         "--admin",
         metavar="HOST:PORT",
@@ -174,6 +195,11 @@ def _complain(message: str) -> None:
     print(f"pointsman: {message}", file=sys.stderr, flush=True)
 
 
+def settings_of(arguments: argparse.Namespace) -> RouterSettings:
+    """What all the flags say. Raises InputError for what no router can be started with."""
+    return _settings(arguments)
+
+
 def _settings(arguments: argparse.Namespace) -> RouterSettings:
     from pointsman.dispatch.dispatcher import Rules
     from pointsman.dispatch.facts import ReplicaFacts, read_facts
@@ -183,14 +209,15 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
     if arguments.seed < 0:
         raise wrong_value("serve", "--seed", arguments.seed, "an integer >= 0")
     check_integer("serve", "--prefix-index-mb", arguments.prefix_index_mb, 1, most=MOST_INDEX_MB)
-    host, port = _host_and_port("--listen", arguments.listen)
+    host, port = host_and_port("--listen", arguments.listen)
     policy = _policy_of(arguments)
     facts = ReplicaFacts() if arguments.costs is None else read_facts(arguments.costs)
 
     def replicas_of(given: argparse.Namespace) -> list[ReplicaOptions]:
         return [_with_facts(replica, facts) for replica in _replicas(given)]
 
-    replicas, file = replicas_of(arguments), arguments.config_file
+    names, file = _names_of(arguments), arguments.config_file
+    replicas = _with_found(replicas_of(arguments), names)
     return RouterSettings(
         replicas=[replica.address for replica in replicas],
         rules=Rules(policy, arguments.seed),
@@ -212,6 +239,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         resilience=resilience_of(arguments, _ttft_ms_of(arguments)),
         scrape=_scrape_of(arguments),
         kv_events=kv_settings_of(replicas, arguments.config),
+        names=names,
         admin=_admin_of(arguments),
         handoff=handoff_of(arguments, replicas),
     )
@@ -255,7 +283,7 @@ def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
         if file is not None:
             raise InputError(f"--admin-key-file {file}: is for --admin, which is not given")
         return None
-    host, port = _host_and_port("--admin", arguments.admin)
+    host, port = host_and_port("--admin", arguments.admin)
     return AdminSettings(host, port, None if file is None else ApiKeys(file))
 
 
@@ -274,16 +302,37 @@ def _replicas(arguments: argparse.Namespace) -> list[ReplicaOptions]:
     if replicas is None and urls is not None:
         replicas = [ReplicaOptions(replica_address(url)) for url in urls]
     replicas = arguments.replicas if replicas is None else replicas
-    if not replicas:
+    if not (replicas or arguments.discover):
         raise InputError(
-            "serve: no replica; expected --replica URL, --prefill URL with --decode URL, or"
-            " [[replicas]] in --config"
+            f"{arguments.command}: no replica; expected --replica URL, --prefill URL with --decode"
+            " URL, [[replicas]] in --config, or --discover URL"
         )
     addresses = [replica.address for replica in replicas]
     for place, address in enumerate(addresses):
         if address in addresses[:place]:
             raise InputError(f"--replica {address.url}: is given twice")
     return replicas
+
+
+def _names_of(arguments: argparse.Namespace) -> Names | None:
+    """The names, looked up once."""
+    from pointsman.router.discovery import found_at
+    from pointsman.router.upstream import replica_address
+
+    if arguments.discover is None:
+        return None
+    names = [replica_address(url, "--discover") for url in arguments.discover]
+    return found_at(names, arguments.discover_interval_s)
+
+
+def _with_found(replicas: list[ReplicaOptions], names: Names | None) -> list[ReplicaOptions]:
+    """And those that the names stand for. Raises InputError for one that is named otherwise too."""
+    found = () if names is None else names.found
+    known = {replica.address for replica in replicas}
+    for each in found:
+        if each.address in known:
+            raise InputError(f"--discover: finds {each.address.url}, which is named already")
+    return [*replicas, *found]
 
 
 def _with_facts(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaOptions:
@@ -302,7 +351,8 @@ def _with_facts(replica: ReplicaOptions, shared: ReplicaFacts) -> ReplicaOptions
     return replace(replica, facts=facts)
 
 
-def _host_and_port(flag: str, text: str) -> tuple[str, int]:
+def host_and_port(flag: str, text: str) -> tuple[str, int]:
+    """Raises InputError for what is no HOST:PORT."""
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
         raise InputError(f"{flag} {text}: expected HOST:PORT with a port in 0..{MAX_PORT}")

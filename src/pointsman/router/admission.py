@@ -147,6 +147,8 @@ class Admission:
     def _place_now(self, asked: Asked) -> Place | None:
         """None: no replica may have it, or it is held for one now."""
         barred = self.barred_for(asked.question.model)
+        if asked.outside:
+            barred = barred | asked.outside
         without = asked.tried | barred if barred else asked.tried
         if asked.draw is None:
             asked.draw = self.membership.next_draw()
@@ -313,7 +315,6 @@ class Admission:
 
     def _refusal(self, asked: Asked, how: str) -> RefusedError:
         self.refused += 1
-        is_full = bool(self.ready_for(asked.question))
-        refused = self._refusals.of(asked.question.model, how, is_full=is_full)
+        refused = self._refusals.of(asked, how, self.ready_for(asked.question))
         self._give_up(asked, refused.code)
         return refused

@@ -28,7 +28,8 @@ class RefusedError(PointsmanError):
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """A request that wants a place: ``tried`` are the replicas that it is not to get again.
+    """A request that wants a place: ``tried`` are the replicas that it is not to get again,
+    ``outside`` those that it may not have at all.
 
     ``draw``: by which it is one of those that a replica of less weight may get, or is not, however
     often it is asked about.
@@ -37,6 +38,7 @@ class Asked:
     question: Question
     size_bytes: int
     tried: set[int] = field(default_factory=set)
+    outside: frozenset[int] = frozenset()
     draw: float | None = None  # None: it has not been asked about
     held_until_s: float | None = None  # None: it has never waited
     turn: int = 0  # the lower goes first, once it has waited
@@ -60,13 +62,16 @@ class Refusals:
         self._most = resilience.max_in_flight
         self._next_probe_s = math.ceil(resilience.probing.interval_ms / 1000.0)
 
-    def of(self, model: str | None, how: str, *, is_full: bool) -> RefusedError:
-        """``is_full``: replicas that are ready serve the model. ``how``: what it has waited for."""
-        if is_full:
+    def of(self, asked: Asked, how: str, ready: list[int]) -> RefusedError:
+        """``ready``: the replicas that are, and serve its model. ``how``: what it has waited for."""
+        if not asked.outside.issuperset(ready):
             message = f"all replicas have {self._most} requests in flight, {how}"
             return RefusedError(message, 429, "overloaded", 1)
+        if ready:
+            message = f"none of the replicas that the request may go to is ready, {how}"
+            return RefusedError(message, 503, "no_replica_ready", self._next_probe_s)
         if self._membership.ready:
-            message = f"no replica that serves the model `{model}` is ready, {how}"
+            message = f"no replica that serves the model `{asked.question.model}` is ready, {how}"
             return RefusedError(message, 503, "model_unavailable", self._next_probe_s)
         failures = [
             f"; {member.url}: {failure.error}"

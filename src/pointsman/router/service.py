@@ -29,6 +29,7 @@ from pointsman.router.admin import Admin
 from pointsman.router.admission import Admission
 from pointsman.router.api_keys import ApiKeys
 from pointsman.router.client import ClientConnection, Serve
+from pointsman.router.discovery import Discovery, Names
 from pointsman.router.edge import Complain, Connection, Edge, EdgeLimits
 from pointsman.router.engine.scraper import ScrapeSettings
 from pointsman.router.engines import Engines
@@ -107,6 +108,7 @@ class RouterSettings:
     admin: AdminSettings | None = None
     scrape: ScrapeSettings | None = None  # None: engines are not asked for their metrics
     kv_events: KvSettings | None = None  # None: no engine's are followed
+    names: Names | None = None  # None: no replicas are looked up; those found are among the others
 
     sessions: Sessions = field(default_factory=Sessions)
     resilience: Resilience = field(default_factory=Resilience)
@@ -160,7 +162,7 @@ class Router:
         pairing = settings.pairing
         compile_for(settings.rules, len(settings.replicas))
         started_s = time.monotonic()
-        self._resilience = settings.resilience
+        self.resilience = settings.resilience
         self._log: DecisionLog | None = None
         if settings.log_path is not None:
             self._log = _log_of(settings, settings.log_path, complain)
@@ -180,7 +182,7 @@ class Router:
         )
         self._prober = Prober(self.membership, settings.resilience.probing)
         sessions = settings.sessions
-        reader = QuestionReader(sessions.key, sessions.header, sessions.from_user)
+        self.reader = QuestionReader(sessions.key, sessions.header, sessions.from_user)
         self.models = ModelTable(settings.models_interval_s)
         for number, options in enumerate(settings.options_of_replicas):
             self.models.add(number, options.address, options.models)
@@ -193,11 +195,11 @@ class Router:
             settings.kv_events, self.dispatcher, self.counters.ended[OK].__getitem__, complain
         )
         self.engines = Engines(self.dispatcher, settings.scrape, complain, following)
-        pages = OwnPages(
+        self.pages = OwnPages(
             self.admission, self.engines, self.counters, pairing.counters if pairing else None
         )
         self._exchange = Exchange(
-            self.admission, reader, self.models, pages, settings.resilience.retries
+            self.admission, self.reader, self.models, self.pages, settings.resilience.retries
         )
         if pairing is not None:
             self._exchange.forward = pairing.forward(self.membership)
@@ -205,6 +207,7 @@ class Router:
         self.edge = Edge(settings.limits, settings.api_keys, complain, outbox)
         self._edges = [self.edge]  # and that of the admin API
         self._reloading = self._reloading_of(settings, complain)
+        self._discovery = self._discovery_of(settings.names, complain)
         self._servers: list[asyncio.Server] = []
         self._flusher: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -212,16 +215,23 @@ class Router:
     def _reloading_of(self, settings: RouterSettings, complain: Complain) -> Reloading | None:
         if settings.config is None:
             return None
-        roster = Roster(self.membership, settings.options_of_replicas, complain)
-        return Reloading(settings.config, roster, complain)
+        found = () if settings.names is None else settings.names.found
+        named = [options for options in settings.options_of_replicas if options not in found]
+        return Reloading(settings.config, Roster(self.membership, named, complain), complain)
 
-    async def start(self, listener: socket.socket) -> None:
-        """Serve whoever connects to the listener.
+    def _discovery_of(self, names: Names | None, complain: Complain) -> Discovery | None:
+        if names is None:
+            return None
+        return Discovery(names, Roster(self.membership, names.found, complain), complain)
+
+    async def start(self, listener: socket.socket | None) -> None:
+        """Serve whoever connects to the listener; without one, requests come in another way.
 
         Raises MachineError where an endpoint for KV events cannot be had.
         """
         self.engines.start()
-        await self._listen(listener, ClientSide(self._exchange.serve, self.edge, self._tls))
+        if listener is not None:
+            await self._listen(listener, ClientSide(self._exchange.serve, self.edge, self._tls))
         self.models.start()
         self._flush()
         self._sweep()
@@ -230,6 +240,8 @@ class Router:
             self.engines.watch(replica)
         if self._reloading is not None:
             self._reloading.start()
+        if self._discovery is not None:
+            self._discovery.start()
 
     def reload(self) -> None:
         """Read the files of keys and of configuration again; where the log was moved, go on in a
@@ -246,6 +258,12 @@ class Router:
         edge = Edge(EdgeLimits(), keys, self.edge.complain)
         self._edges.append(edge)
         await self._listen(listener, ClientSide(Admin(self.membership).serve, edge))
+
+    async def start_pages(self, listener: socket.socket) -> None:
+        """Serve the router's own pages, and nothing else, to whoever connects to this listener."""
+        edge = Edge(EdgeLimits(), None, self.edge.complain)
+        self._edges.append(edge)
+        await self._listen(listener, ClientSide(self.pages.serve, edge))
 
     async def _listen(self, listener: socket.socket, front: ClientSide) -> None:
         server = await asyncio.get_running_loop().create_server(
@@ -268,7 +286,7 @@ class Router:
         Cancelled, it has accepted no more; called again with 0, it does the rest.
         """
         if drain_s is None:
-            drain_s = self._resilience.drain_ms / 1000.0
+            drain_s = self.resilience.drain_ms / 1000.0
         for server in self._servers:
             server.close()
         for connection in self._connections:
@@ -281,6 +299,8 @@ class Router:
             edge.stop()
         if self._reloading is not None:
             self._reloading.stop()
+        if self._discovery is not None:
+            self._discovery.stop()
         self._prober.stop()
         self.models.close()
         await self.engines.close()
@@ -312,7 +332,7 @@ class Router:
         self.admission.check(loop.time())
         self.engines.check()
         self.models.keep(self.membership.ids)
-        self._sweeper = loop.call_later(self._resilience.sweep_s, self._sweep)
+        self._sweeper = loop.call_later(self.resilience.sweep_s, self._sweep)
 
     def _forget(self, replica: Replica) -> None:
         """It holds no prefixes any more, and may serve other models."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from pointsman.router.admission import Admission
-from pointsman.router.answers import Answer, report
+from pointsman.router.answers import Answer, refusal, report
+from pointsman.router.client import ClientConnection
 from pointsman.router.engines import Engines
 from pointsman.router.health import State
 from pointsman.router.membership import Membership, Replica
@@ -44,6 +45,14 @@ class OwnPages:
         if path == METRICS and request.method in (b"GET", b"HEAD"):
             return self._metrics()
         return None
+
+    async def serve(self, request: ClientRequest, client: ClientConnection) -> None:
+        """Answer whoever may ask for these pages alone."""
+        answer = self.answer(request)
+        if answer is None:
+            known = ", ".join(sorted(OWN_PATHS))
+            answer = refusal(404, f"no such page; expected one of {known}", "not_found")
+        client.answer(request, answer)
 
     def _metrics(self) -> Answer:
         dispatcher = self.admission.dispatcher
