@@ -63,7 +63,8 @@ class Refusals:
         self._next_probe_s = math.ceil(resilience.probing.interval_ms / 1000.0)
 
     def of(self, asked: Asked, how: str, ready: list[int]) -> RefusedError:
-        """``ready``: the replicas that are, and serve its model. ``how``: what it has waited for."""
+            model = asked.question.model
+            message = f"no replica that serves the model `{model}` is ready, {how}"
         if not asked.outside.issuperset(ready):
             message = f"all replicas have {self._most} requests in flight, {how}"
             return RefusedError(message, 429, "overloaded", 1)
