@@ -63,8 +63,7 @@ class Refusals:
         self._next_probe_s = math.ceil(resilience.probing.interval_ms / 1000.0)
 
     def of(self, asked: Asked, how: str, ready: list[int]) -> RefusedError:
-            model = asked.question.model
-            message = f"no replica that serves the model `{model}` is ready, {how}"
+        """``ready``: the replicas that are, and serve its model. ``how``: what it waited for."""
         if not asked.outside.issuperset(ready):
             message = f"all replicas have {self._most} requests in flight, {how}"
             return RefusedError(message, 429, "overloaded", 1)
@@ -72,7 +71,8 @@ class Refusals:
             message = f"none of the replicas that the request may go to is ready, {how}"
             return RefusedError(message, 503, "no_replica_ready", self._next_probe_s)
         if self._membership.ready:
-            message = f"no replica that serves the model `{asked.question.model}` is ready, {how}"
+            model = asked.question.model
+            message = f"no replica that serves the model `{model}` is ready, {how}"
             return RefusedError(message, 503, "model_unavailable", self._next_probe_s)
         failures = [
             f"; {member.url}: {failure.error}"
