@@ -119,6 +119,16 @@ def test_own_requests_are_not_counted_again_when_the_gauges_show_them():
     assert found == [0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 0]
 
 
+def test_others_that_wait_are_priced_as_this_prompt_but_for_one():
+    """The first of A's four runs until 110 ms, three wait. B sees two of them at 5 ms: 2 x 5 ms; at
+    6 ms B's own one waits too, 5 ms of prefill of which 1 ms may be done, and A's as before."""
+    requests = asked(*((float(k), *BIG) for k in range(4)), (5, *SMALL), (6, *SMALL))
+    assert run(requests, the_first, alike(1), "AAAABB").expected_wait_ms[4:].tolist() == [
+        10.0,
+        14.0,
+    ]
+
+
 def test_others_that_wait_are_priced_as_this_prompt_and_those_that_run_take_seats():
     """One seat: of A's four on replica 0 one runs and three wait. B sees two waiting (10 ms of
     prefill) and one running, so that it lacks three seats: 3 x 16 tokens x (10 + 1) ms."""
