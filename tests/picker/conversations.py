@@ -21,8 +21,8 @@ class Desk:
     picks: Picks
     complaints: list[str]
 
-    def conversation(self) -> Conversation:
-        return Conversation(self.picks, Replies(), MOST_BYTES)
+    def conversation(self, *, sees_answer: bool = True) -> Conversation:
+        return Conversation(self.picks, Replies(), MOST_BYTES, sees_answer=sees_answer)
 
     @property
     def in_flight(self) -> list[int]:

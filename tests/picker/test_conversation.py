@@ -368,6 +368,18 @@ def test_a_client_that_leaves_before_the_answer_is_cancelled(tmp_path):
     assert outcomes_of(log) == [("cancelled", None, None)]
 
 
+def test_where_no_answers_are_seen_none_is_taken_for_one_that_never_came(tmp_path):
+    log = tmp_path / "log"
+
+    async def main(at):
+        talk = at.conversation(sees_answer=False)
+        await told(talk, body(completion(), begun()))
+        talk.end()
+
+    conversing(main, log=log)
+    assert outcomes_of(log) == [("ok", None, None)]
+
+
 def test_an_answer_of_envoys_own_is_an_error_and_no_replicas(tmp_path):
     log = tmp_path / "log"
     after(answer_head(503, ONE, "upstream_reset_before_response_started{x}"), log=log)
