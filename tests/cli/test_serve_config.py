@@ -124,7 +124,7 @@ def test_replicas_of_flags_take_the_place_of_the_files(file):
             "replicas 1: metrics /metrics: is no address; expected http://HOST:PORT",
         ),
         ("[[replicas]]\nurl = 'http://a'\n" * 2, "http://a: is given twice"),
-        ("seed = 1", "serve: no replica; expected --replica URL, or [[replicas]] in"),
+        ("seed = 1", "serve: no replica; expected --replica URL, --prefill URL with"),
     ],
 )
 def test_a_wrong_file_is_refused_with_where_and_what(tmp_path, capsys, content, message):
