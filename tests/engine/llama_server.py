@@ -88,7 +88,7 @@ def _stop(process: subprocess.Popen) -> None:
                 continue
 
 
-def _serve(model: str, port: int, slot_folder: str) -> None:
+def _serve(model: str, port: int, slot_folder: str = "") -> None:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
