@@ -64,15 +64,15 @@ def test_a_request_of_unknown_size_is_counted_and_costs_nothing():
 
 def test_the_expected_wait_is_the_work_in_front():
     deciding = dispatcher("round_robin", replicas=1)
-    assert deciding.choose(question(streams=True)).expected_wait_ms == 0
-    assert deciding.choose(question(streams=True)).expected_wait_ms == 30
+    assert deciding.choose(question(streams=True)).chosen.expected_wait_ms == 0
+    assert deciding.choose(question(streams=True)).chosen.expected_wait_ms == 30
 
 
 def test_a_session_stays_with_its_replica_within_the_slack():
     deciding = dispatcher("locality_aware:slack_ms=1000")
     tickets = [deciding.choose(question(session="s")) for _ in range(3)]
     assert [ticket.replica for ticket in tickets] == [0, 0, 0]
-    assert [ticket.reason for ticket in tickets[1:]] == ["sticky_session"] * 2
+    assert [ticket.chosen.reason for ticket in tickets[1:]] == ["sticky_session"] * 2
 
 
 def test_a_choice_among_some_replicas_is_made_and_recorded_among_them():
@@ -92,7 +92,7 @@ def test_where_the_holder_of_the_prefix_is_left_out_the_least_loaded_is_taken():
     deciding.choose(question(chain=chain, session="s"), candidates=[1])
     deciding.choose(question(), candidates=[0])
     ticket = deciding.choose(question(chain=chain, session="s"), candidates=[0, 2])
-    assert (ticket.replica, ticket.reason) == (2, "queue_fallback")
+    assert (ticket.replica, ticket.chosen.reason) == (2, "queue_fallback")
 
 
 def test_a_ticket_ends_once():

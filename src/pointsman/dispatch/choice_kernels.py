@@ -46,7 +46,7 @@ _VALUES = _REQUEST + 2
 _POLICY = _VALUES + 2
 _SHOWN = _POLICY + 1
 
-_LOOKED = types.Tuple((types.int64, types.int64, *[types.float64] * 4))
+_LOOKED = types.Tuple((types.int64, types.int64, *[types.float64] * 3))
 
 
 def desk_of(
@@ -78,9 +78,9 @@ def _kernel(*, reads_in_flight: bool) -> Any:
         candidates: Any,
         counts: tuple[int, int, int, int, int, int],
         numbers: tuple[float, float],
-    ) -> tuple[int, int, float, float, float, float]:
+    ) -> tuple[int, int, float, float, float]:
         """A candidate and an index into the policy's reasons, unchecked; the wait and the work
-        there, tokens of the prompt that it holds, and the most that any of them does.
+        there, and tokens of the prompt that it holds.
 
         ``counts``: tokens of the prompt, or -1; those it is priced as; tokens a block; how many
         were routed; the session's home, or NOWHERE; the request's key. ``numbers``: the instant,
@@ -109,9 +109,9 @@ def _kernel(*, reads_in_flight: bool) -> Any:
         else:
             c, reason = choose(request, shown, parameters)
         if c < 0 or c >= candidates.shape[0]:
-            return c, reason, 0.0, 0.0, 0.0, longest
+            return c, reason, 0.0, 0.0, 0.0
         wait_ms = max(0.0, view[FREE_AT_MS, c] - now_ms)
-        return c, reason, wait_ms, view[WORK_MS, c], view[CACHED_TOKENS, c], longest
+        return c, reason, wait_ms, view[WORK_MS, c], view[CACHED_TOKENS, c]
 
     return look
 

@@ -36,6 +36,11 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
     wait: Wait = NO_WAIT
 
     @property
+    def sequence(self) -> int:
+        """The number of the choice, as the log counts them."""
+        return self.situation.sequence
+
+    @property
     def tokens(self) -> tuple[int, int]:
         """Of its prompt, as it is priced, and the uncached ones there."""
         priced = self.question.priced_tokens

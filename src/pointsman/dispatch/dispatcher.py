@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from pointsman.core.checks import check_seed
-from pointsman.dispatch.choosing import Choosing, Instant
+from pointsman.dispatch.choosing import Choosing
 from pointsman.dispatch.chosen import Chosen
 from pointsman.dispatch.draws import draw
 from pointsman.dispatch.facts import ReplicaFacts
@@ -40,7 +40,7 @@ from pointsman.dispatch.record import (
     hexadecimal,
 )
 from pointsman.dispatch.view import UNKNOWN, Situation
-from pointsman.policies.policy import RANDOM, Policy
+from pointsman.policies.policy import RANDOM, Policy, View
 
 
 class DecisionSink(Protocol):
@@ -138,8 +138,9 @@ class Dispatcher:
         self.homes = memory.homes
         self.prefixes = memory.prefixes
         self._choosing = Choosing(rules.policy)
-        # Whether what the policy does not read is wanted all the same, by the log.
-        self._keeps_all = log is not None or bool(rules.policy.reads & {RANDOM, "key"})
+        reads = rules.policy.reads
+        self._wants_draw, self._wants_key = RANDOM in reads, "key" in reads
+        self._draw = draw.dispatcher  # looked up once: it is called for every request
 
     def choose(
         self, question: Question, candidates: Sequence[int] | None = None, wait: Wait = NO_WAIT
@@ -156,36 +157,29 @@ class Dispatcher:
     ) -> Chosen:
         """What the policy chooses, as in ``choose``; nothing is changed by it.
 
-        It is to be sent or held before the next question, or forgotten.
+        It is to be sent or held before the next question, or forgotten. Nobody is to change the
+        candidates after that.
         """
         among = range(self.ledger.count) if candidates is None else candidates
         assert among, "nothing to choose from"
-        instant = self._instant(question)
-        accounts = self.ledger, self.prefixes
+        desk = self._choosing.desk(len(among), question.chain, (self.ledger, self.prefixes))
+        situation = self._situation(question, among, desk.view)
         if wait.hold is None:
-            looked, view = self._choosing.look(question, among, instant, accounts)
+            looked = self._choosing.look(question, situation, desk)
         else:
             with self.ledger.trying(wait.hold.replica):
-                looked, view = self._choosing.look(question, among, instant, accounts)
-        situation = Situation(
-            instant.now_ms,
-            question.prompt_tokens,
-            instant.sequence,
-            instant.home,
-            instant.random,
-            instant.key,
-            among,
-            view,
-        )
+                looked = self._choosing.look(question, situation, desk)
+        candidate, reason, wait_ms, work_ms, hit_tokens = looked
+        reasons = self.rules.policy.reasons
         return Chosen(
             question,
             situation,
-            looked.candidate,
-            among[looked.candidate],
-            self.rules.policy.reasons[looked.reason],
-            looked.wait_ms,
-            looked.work_ms,
-            int(looked.hit_tokens),
+            candidate,
+            among[candidate],
+            reasons[reason],
+            wait_ms,
+            work_ms,
+            int(hit_tokens),
             wait,
         )
 
@@ -241,42 +235,24 @@ class Dispatcher:
         if self.on_news is not None:
             self.on_news(replica)
 
-    def _instant(self, question: Question) -> Instant:
+    def _situation(self, question: Question, among: Sequence[int], view: View) -> Situation:
         now_ms, sequence = self.clock_ms(), self.ledger.next_number
         home = self.homes.of(question.session, now_ms)
-        if not self._keeps_all:
-            return Instant(now_ms, sequence, home, 0.0, 0)
-        return Instant(now_ms, sequence, home, draw(self.rules.seed, sequence), question.key)
+        is_logged = self.log is not None  # then also what the policy does not read
+        random = self._draw(self.rules.seed, sequence) if self._wants_draw or is_logged else 0.0
+        key = question.key if self._wants_key or is_logged else 0
+        return Situation(now_ms, question.prompt_tokens, sequence, home, random, key, among, view)
 
 
 class Ticket:
     """One request's choice. Whoever holds it calls ``end``, whatever happens; once counts."""
 
-    __slots__ = (
-        "_dispatcher",
-        "_first_token_ms",
-        "_hit_tokens",
-        "_is_open",
-        "_request_id",
-        "_sent_ms",
-        "_sequence",
-        "_slot",
-        "_work_ms",
-        "expected_wait_ms",
-        "reason",
-        "replica",
-    )
+    __slots__ = ("_dispatcher", "_first_token_ms", "_is_open", "_slot", "chosen", "replica")
 
     def __init__(self, dispatcher: Dispatcher, chosen: Chosen, slot: int) -> None:
+        self.chosen = chosen  # its view is that of later choices by now
         self.replica = chosen.replica
-        self.reason = chosen.reason
-        self.expected_wait_ms = chosen.expected_wait_ms
         self._dispatcher = dispatcher
-        self._request_id = chosen.question.request_id
-        self._sequence = chosen.situation.sequence
-        self._sent_ms = chosen.situation.now_ms
-        self._work_ms = chosen.work_ms
-        self._hit_tokens = chosen.hit_tokens
         self._slot = slot
         self._first_token_ms: float | None = None
         self._is_open = True
@@ -289,12 +265,14 @@ class Ticket:
         self._first_token_ms = dispatcher.clock_ms()
         dispatcher.ledger.first_token(self._slot, self._first_token_ms)
         if dispatcher.log is not None:
-            dispatcher.log.write(FirstToken(self._sequence, self._first_token_ms))
+            dispatcher.log.write(FirstToken(self.chosen.sequence, self._first_token_ms))
         if dispatcher.observer is not None:
-            ttft_ms = self._first_token_ms - self._sent_ms
-            realised_ms = max(0.0, ttft_ms - self._work_ms)
+            ttft_ms = self._first_token_ms - self.chosen.situation.now_ms
+            realised_ms = max(0.0, ttft_ms - self.chosen.work_ms)
             dispatcher.observer.observe_first_token(self.replica, ttft_ms)
-            dispatcher.observer.observe_wait(self.replica, self.expected_wait_ms, realised_ms)
+            dispatcher.observer.observe_wait(
+                self.replica, self.chosen.expected_wait_ms, realised_ms
+            )
         if dispatcher.on_news is not None:
             dispatcher.on_news(self.replica)
 
@@ -310,17 +288,17 @@ class Ticket:
             dispatcher.log.write(self._outcome(ending, finish_ms))
         if dispatcher.observer is not None:
             reported = ending.usage.cached_tokens
-            dispatcher.observer.observe_cached(self.replica, self._hit_tokens, reported)
+            dispatcher.observer.observe_cached(self.replica, self.chosen.hit_tokens, reported)
             dispatcher.observer.observe_end(self.replica, ending.status)
 
     def _outcome(self, ending: Ending, finish_ms: float) -> Outcome:
-        first_ms = self._first_token_ms
+        chosen, first_ms = self.chosen, self._first_token_ms
         realised_ms = None
         if first_ms is not None:
-            realised_ms = max(0.0, first_ms - self._sent_ms - self._work_ms)
+            realised_ms = max(0.0, first_ms - chosen.situation.now_ms - chosen.work_ms)
         return Outcome(
-            sequence=self._sequence,
-            request_id=self._request_id,
+            sequence=chosen.sequence,
+            request_id=chosen.question.request_id,
             status=ending.status,
             http_status=ending.http_status,
             first_token_ms=first_ms,

@@ -141,7 +141,7 @@ class PairTicket(Ticket):
         self._prefilled_ms = now_ms
         ledger.prefilled(self._slot, first_ms, now_ms)
         if self._pairs.log is not None:
-            self._pairs.log.write(Prefilled(self._sequence, now_ms, first_ms))
+            self._pairs.log.write(Prefilled(self.chosen.sequence, now_ms, first_ms))
         self.on_prefilled()
 
     def handed_off(self, size_bytes: int | None = None) -> None:
@@ -156,7 +156,7 @@ class PairTicket(Ticket):
         self._is_told = True
         self._pairs.pair_ledger.fall_back(self._slot, uncached, now_ms, self._streams)
         if self._pairs.log is not None:
-            line = FellBack(self._sequence, now_ms, cause, uncached, self._streams)
+            line = FellBack(self.chosen.sequence, now_ms, cause, uncached, self._streams)
             self._pairs.log.write(line)
         self.count_failure(cause)
         if was_prefilling:
@@ -195,7 +195,7 @@ class PairTicket(Ticket):
         if took_ms is not None:
             dispatcher.pair_ledger.handed_off(self._pair, tokens, took_ms)
         if dispatcher.log is not None:
-            line = HandedOff(self._sequence, now_ms, self._pair, tokens, took_ms, size_bytes)
+            line = HandedOff(self.chosen.sequence, now_ms, self._pair, tokens, took_ms, size_bytes)
             dispatcher.log.write(line)
         if dispatcher.pair_observer is not None:
             dispatcher.pair_observer.observe_handoff(self._pair, took_ms, size_bytes)

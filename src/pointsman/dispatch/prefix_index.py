@@ -111,6 +111,7 @@ class PrefixIndex:
         self._shared_bytes = max_bytes // 2 if followed else max_bytes
         self._table = _table(self._shared_bytes // bytes_a_block(replicas), replicas)
         self.handle = handle_of(self._table)  # for compiled code; another one for another table
+        self.max_blocks = len(self._table.entries) - 1  # how many the bound allows
         self._orders: dict[int, _Order] = {}
         for replica in followed:
             own = _table((max_bytes - self._shared_bytes) // len(followed) // part, 0)
@@ -122,11 +123,6 @@ class PrefixIndex:
 
     def __len__(self) -> int:
         return int(self._table.used[0])
-
-    @property
-    def max_blocks(self) -> int:
-        """How many blocks the bound allows."""
-        return int(self._table.entries.shape[0]) - 1
 
     @property
     def size_bytes(self) -> int:
@@ -188,6 +184,7 @@ class PrefixIndex:
             handle = handle_of(table)
             move(self.handle, handle)
             self._table, self.handle = table, handle
+            self.max_blocks = len(table.entries) - 1
         return replica
 
     def check_invariants(self) -> None:

@@ -245,8 +245,8 @@ class Pick:
         return [
             *said,
             ("x-pointsman-replica", replica.url.encode()),
-            ("x-pointsman-reason", ticket.reason.encode()),
-            ("x-pointsman-expected-wait-ms", b"%.3f" % ticket.expected_wait_ms),
+            ("x-pointsman-reason", ticket.chosen.reason.encode()),
+            ("x-pointsman-expected-wait-ms", b"%.3f" % ticket.chosen.expected_wait_ms),
         ]
 
     def streams(self, *, is_stream: bool) -> None:

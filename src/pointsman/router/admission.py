@@ -78,6 +78,7 @@ class Admission:
         self._lines = Lines()
         rules = resilience.holding.rules
         self._for_replicas = HeldRequests[Waiting](rules or NOBODY_IS_HELD, dispatcher, later)
+        self._holds = rules is not None
         self._away: set[int] = set()  # replicas that were not ready when last looked at
         if rules is not None:
             dispatcher.on_news = self._look_at
@@ -113,7 +114,8 @@ class Admission:
     def ended(self, replica: Replica) -> None:
         """One of the replica's requests has ended."""
         self.membership.ended(replica)
-        self._look_at(replica.number)
+        if self._holds:
+            self._look_at(replica.number)
 
     def let_in(self) -> None:
         """Give places to those that wait in line, as far as there are any, and ask anew about those
@@ -156,7 +158,7 @@ class Admission:
         if not candidates:
             return None
         chosen = self.dispatcher.ask(asked.question, candidates, asked.wait)
-        if self._is_to_be_held(asked, chosen):
+        if self._holds and self._is_to_be_held(asked, chosen):
             since_ms = asked.wait.since_ms
             since_ms = chosen.situation.now_ms if since_ms is None else since_ms
             asked.wait = Wait(since_ms, self.dispatcher.hold(chosen))
@@ -168,8 +170,6 @@ class Admission:
     def _is_to_be_held(self, asked: Asked, chosen: Chosen) -> bool:
         """For the replica that was chosen, which has too much to do, or others held for it."""
         limit_ms = self._for_replicas.rules.wait_ms
-        if limit_ms == math.inf:
-            return False
         if asked.held_until_s is not None and self._clock_s() >= asked.held_until_s:
             return False
         if asked.wait.since_ms is None and not self._has_room_for(asked):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pointsman.core.errors import PointsmanError
 from pointsman.dispatch.question import NO_WAIT, Question, Wait
@@ -26,8 +28,7 @@ class RefusedError(PointsmanError):
         self.retry_after_s = retry_after_s
 
 
-@dataclass(slots=True, eq=False)
-class Asked:
+class Asked(msgspec.Struct, eq=False):
     """A request that wants a place: ``tried`` are the replicas that it is not to get again,
     ``outside`` those that it may not have at all.
 
@@ -37,7 +38,7 @@ class Asked:
 
     question: Question
     size_bytes: int
-    tried: set[int] = field(default_factory=set)
+    tried: set[int] = set()
     outside: frozenset[int] = frozenset()
     draw: float | None = None  # None: it has not been asked about
     held_until_s: float | None = None  # None: it has never waited

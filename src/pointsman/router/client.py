@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, Protocol, cast
 
 import httptools
@@ -69,6 +68,8 @@ class ClientConnection(asyncio.Protocol):
     _headers: Headers  # of the head, then of the trailer
     _head: Headers
     _fields: Fields  # of the head
+    _is_1_1: bool  # by the head
+    _served_last: ClientRequest  # or is being served
     _body: bytes | bytearray
 
     def __init__(self, serve: Serve, edge: Edge) -> None:
@@ -164,11 +165,11 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in; whole requests queue up."""
-        self._read_bytes = len(data)
-        self._message_bytes += len(data)
-        self._unfinished_bytes += len(data)
+        self._read_bytes = size = len(data)
+        self._message_bytes += size
+        self._unfinished_bytes += size
         parsed = 0 if self._is_deaf else self._parse(data)
-        while parsed < len(data) and not self._is_deaf:
+        while parsed < size and not self._is_deaf:
             parsed += self._parse(memoryview(data)[parsed:])
         # The parser tells of a header, or a trailer, only when it is whole.
         if self._unfinished_bytes > self._edge.limits.max_head_bytes:
@@ -231,8 +232,10 @@ class ClientConnection(asyncio.Protocol):
         headers, self._headers = self._headers, []  # what follows are trailers
         self._head = headers
         self._fields = fields_of(headers)
+        version = self._parser.get_http_version()
+        self._is_1_1 = version == "1.1"
         self._head_is_complete = True
-        refused = self._refusal_of_head()
+        refused = self._refusal_of_head(version)
         self._unfinished_bytes = 0
         if refused is not None:
             self._refuse(refused)
@@ -241,13 +244,13 @@ class ClientConnection(asyncio.Protocol):
             if not (self._is_busy or self._waiting):
                 self._ask_for_the_body()
 
-    def _refusal_of_head(self) -> Answer | None:
+    def _refusal_of_head(self, version: str) -> Answer | None:
         edge, fields = self._edge, self._fields
-        if self._head_is_too_large():
+        if self._message_bytes > edge.limits.max_head_bytes and self._head_is_too_large():
             return edge.head_too_large
         if len(self._head) > edge.limits.max_headers:
             return edge.too_many_headers
-        if not is_framed(self._parser.get_http_version(), self._head):
+        if not is_framed(version, self._head, fields):
             return NOT_HTTP
         if edge.has_keys:
             stranger = edge.refusal_of(fields.get(b"authorization"))
@@ -256,15 +259,13 @@ class ClientConnection(asyncio.Protocol):
             if edge.drops_authorization:
                 self._head = [pair for pair in self._head if pair[0] != b"authorization"]
                 fields.pop(b"authorization", None)
-        if int(fields.get(b"content-length", 0)) > edge.limits.max_body_bytes:
+        if int(fields.get(b"content-length", b"0")) > edge.limits.max_body_bytes:
             return edge.body_too_large
         return None
 
     def _head_is_too_large(self) -> bool:
-        """It is measured only where so much has come that it can be."""
+        """To be asked where so much has come that it can be."""
         most = self._edge.limits.max_head_bytes
-        if self._message_bytes <= most:
-            return False
         lines = sum(len(name) + len(value) + len(b": \r\n") for name, value in self._head)
         return len(self._target) + lines > most
 
@@ -294,14 +295,13 @@ class ClientConnection(asyncio.Protocol):
         if self._is_deaf or parser.should_upgrade():
             return
         self._owes_continue = False
-        http_1_1 = parser.get_http_version() == "1.1"
         request = ClientRequest(
-            method=parser.get_method(),
-            target=self._target,
-            headers=self._head,
-            body=self._body,
-            keep_alive=http_1_1 and parser.should_keep_alive(),
-            http_1_1=http_1_1,
+            parser.get_method(),
+            self._target,
+            self._head,
+            self._body,
+            keep_alive=self._is_1_1 and parser.should_keep_alive(),
+            http_1_1=self._is_1_1,
             fields=self._fields,
         )
         self._new_message(parser)
@@ -328,12 +328,13 @@ class ClientConnection(asyncio.Protocol):
         if isinstance(request, Answer):
             self._turn_away(request)
             return
-        self._flow = Flow(self._serve(request, self), partial(self._served, request))
+        self._served_last = request
+        self._flow = Flow(self._serve(request, self), self._served)
         self._flow.go_on()
 
-    def _served(self, request: ClientRequest, error: Exception | None) -> None:
+    def _served(self, error: Exception | None) -> None:
         if error is not None:
-            self._apologise(request, error)
+            self._apologise(self._served_last, error)
         self._is_busy = False
         self._flow = None
         if self._closes:
@@ -350,7 +351,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _wants_to_be_asked(self) -> bool:
         """Not by HTTP/1.0; and a head that asks for an upgrade as well is parsed once more."""
-        if self._parser.should_upgrade() or self._parser.get_http_version() != "1.1":
+        if self._parser.should_upgrade() or not self._is_1_1:
             return False
         return self._fields.get(b"expect", b"").lower() == b"100-continue"
 

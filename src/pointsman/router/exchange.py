@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from pointsman.core.errors import InputError
@@ -28,7 +28,7 @@ from pointsman.router.membership import Replica
 from pointsman.router.messages import ClientRequest, all_but, head_bytes, passing
 from pointsman.router.models import ModelTable, is_list
 from pointsman.router.prompt import READ_PATHS, QuestionReader, request_id_of
-from pointsman.router.relay import Relay, Stamp
+from pointsman.router.relay import Relay
 from pointsman.router.status import OWN_PATHS, OwnPages
 from pointsman.router.upstream import (
     LostError,
@@ -51,8 +51,7 @@ _SERVER_ERROR = 500
 _FAILED = Ending(ERROR, http_status=500, error="router_error")
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One request that is being served."""
 
     request: ClientRequest
@@ -90,10 +89,11 @@ class Exchange:
 
     async def serve(self, request: ClientRequest, client: ClientConnection) -> None:
         """Answer one request, whatever becomes of it."""
-        answer = await self._answer_of_ours(request) if _may_be_ours(request) else None
-        if answer is not None:
-            client.answer(request, answer)
-            return
+        if request.method != b"POST" or request.path in OWN_PATHS:
+            answer = await self._answer_of_ours(request)
+            if answer is not None:
+                client.answer(request, answer)
+                return
         try:
             request_id = request_id_of(request)
             question = self._reader.question(request, request_id)
@@ -136,7 +136,7 @@ class Exchange:
         retried: Ending | None = None
         try:
             stamp = self._stamp_of(call, place)
-            relay = Relay(call.client, call.request, Stamp(stamp, place.ticket.first_token))
+            relay = Relay(call.client, call.request, stamp, place.ticket.first_token)
             try:
                 await self.forward(call, place, relay)
                 relay.finish()
@@ -151,30 +151,29 @@ class Exchange:
         finally:  # also where the client has left
             ending = retried or (_FAILED if relay is None else relay.ending())
             place.end(ending)
-        self._judge(call, place.replica, ending)
+        if ending.http_status is not None and ending.error is None:
+            self._judge(call, place.replica, ending.http_status)
         return retried is None
 
     def _stamp_of(self, call: Call, place: Place | None = None) -> bytes:
         """The headers that say why, each ending its line."""
         stamp = self._stamp + call.request_id + b"\r\n"
         if place is not None:
-            said = (
+            stamp += b"%bx-pointsman-reason: %b\r\nx-pointsman-expected-wait-ms: %.3f\r\n" % (
                 place.replica.pool.stamp,
-                place.ticket.reason.encode(),
-                place.ticket.expected_wait_ms,
+                place.ticket.chosen.reason.encode(),
+                place.ticket.chosen.expected_wait_ms,
             )
-            stamp += b"%bx-pointsman-reason: %b\r\nx-pointsman-expected-wait-ms: %.3f\r\n" % said
         if call.attempts > 1:
             stamp += b"x-pointsman-attempts: %d\r\n" % call.attempts
         return stamp
 
-    def _judge(self, call: Call, replica: Replica, ending: Ending) -> None:
+    def _judge(self, call: Call, replica: Replica, status: int) -> None:
         """Tell of what the replica itself answered."""
-        request, status = call.request, ending.http_status
-        if status is not None and ending.error is None and request.path in READ_PATHS:
-            model = call.asked.question.model
-            fault = hash(bytes(request.body)) if status >= _SERVER_ERROR else 0
-            self._membership.answered(replica, status, model, fault)
+        question = call.asked.question
+        if question.path in READ_PATHS:
+            fault = hash(bytes(call.request.body)) if status >= _SERVER_ERROR else 0
+            self._membership.answered(replica, status, question.model, fault)
 
     async def _look_whether_they_live(self, call: Call) -> None:
         """Where all that are taken to be ready lost the request, see if they take connections: that
@@ -201,11 +200,6 @@ class Exchange:
             return False
         call.retries += 1
         return True
-
-
-def _may_be_ours(request: ClientRequest) -> bool:
-    """Whether the router may have the answer by itself."""
-    return request.method != b"POST" or request.path in OWN_PATHS
 
 
 async def forward(call: Call, place: Place, relay: Relay) -> None:

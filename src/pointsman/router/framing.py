@@ -7,13 +7,15 @@ before a colon, bare line feeds) is not looked at again.
 
 from __future__ import annotations
 
-from pointsman.router.messages import Headers
+from pointsman.router.messages import Fields, Headers
 
 
-def is_framed(version: str, headers: Headers) -> bool:
+def is_framed(version: str, headers: Headers, fields: Fields) -> bool:
     """``chunked`` alone, once, and not in HTTP/1.0; one Host. Source: RFC 9112, 6.1 and 3.2."""
     if version not in ("1.0", "1.1"):
         return False
+    if len(fields) == len(headers) and b"transfer-encoding" not in fields:
+        return True  # no name is there twice
     names = [name for name, _ in headers]
     if names.count(b"host") > 1:
         return False

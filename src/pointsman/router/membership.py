@@ -269,10 +269,12 @@ class Membership:
 
     def ended(self, replica: Replica) -> None:
         """One of its requests has ended."""
-        was_full = not self._has_room(replica)
+        most = self._means.resilience.max_in_flight
+        was_full = most is not None and replica.in_flight >= most
         replica.in_flight -= 1
         assert replica.in_flight >= 0
-        self._let_go(replica)
+        if replica.leaves:
+            self._let_go(replica)
         if was_full:
             self.on_opening()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+import msgspec
 
 MAX_HEAD_BYTES = 64 << 10  # of a request's or an answer's head, and of a trailer
 
@@ -27,8 +28,7 @@ HOP_BY_HOP = frozenset(
 )
 
 
-@dataclass(slots=True)
-class ClientRequest:
+class ClientRequest(msgspec.Struct):
     """A whole request. ``keep_alive``: the client allows another one on its connection."""
 
     method: bytes
@@ -37,10 +37,11 @@ class ClientRequest:
     body: bytes | bytearray  # nobody changes it
     keep_alive: bool
     http_1_1: bool
-    fields: Fields = field(default_factory=dict, repr=False, compare=False)
-    _path: str | None = field(default=None, init=False, repr=False, compare=False)
+    fields: Fields = {}
+    _path: str | None = None  # once it was asked for
 
     def __post_init__(self) -> None:
+        self._path = None  # it may be another one's copy, with another target
         if not self.fields:
             self.fields = fields_of(self.headers)
 
@@ -49,6 +50,8 @@ class ClientRequest:
         """Whether the target is one: without that, ``path`` and ``origin_form`` raise."""
         if b"#" in self.target:
             return False
+        if self.target.startswith(b"/"):
+            return True
         try:
             return bool(self.origin_form)
         except ValueError:
@@ -75,8 +78,7 @@ class ClientRequest:
         return self.fields.get(name)
 
 
-@dataclass(slots=True)
-class ResponseHead:
+class ResponseHead(msgspec.Struct):
     """Status line and headers of a replica's answer."""
 
     status: int
@@ -87,7 +89,10 @@ class ResponseHead:
 
 def fields_of(headers: Headers) -> Fields:
     """The first value of each header that has one: an empty value counts as none."""
-    return {name: value for name, value in reversed(headers) if value}
+    fields = dict(reversed(headers))
+    if b"" in fields.values():
+        return {name: value for name, value in reversed(headers) if value}
+    return fields
 
 
 def all_but(*names: bytes) -> frozenset[bytes]:

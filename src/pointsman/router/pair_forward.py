@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import msgspec
+from msgspec.structs import replace
 
 from pointsman.router.admission import Place
 from pointsman.router.exchange import Call, forward, request_bytes

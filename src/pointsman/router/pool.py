@@ -32,10 +32,6 @@ async def connect_over_tcp(address: ReplicaAddress, outbox: Outbox | None = None
     return made
 
 
-def _is_fresh(upstream: Upstream, now_s: float) -> bool:
-    return upstream.is_kept and now_s - upstream.idle_since_s <= IDLE_LIMIT_S
-
-
 class Pool:
     """As many connections as requests in flight, the last used one first.
 
@@ -65,7 +61,7 @@ class Pool:
         now_s = time.monotonic()
         while self.idle:
             upstream = self.idle.pop()
-            if _is_fresh(upstream, now_s):
+            if upstream.is_kept and now_s - upstream.idle_since_s <= IDLE_LIMIT_S:
                 self._busy.add(upstream)
                 return upstream
             upstream.abort()
@@ -133,7 +129,10 @@ class Pool:
                 limit.reschedule(now_s)
         for upstream in list(self._busy):
             upstream.check(now_s, self._timeouts)
-        while self.idle and not _is_fresh(self.idle[0], now_s):
+        while self.idle:
+            oldest = self.idle[0]
+            if oldest.is_kept and now_s - oldest.idle_since_s <= IDLE_LIMIT_S:
+                break
             self.idle.pop(0).abort()
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pointsman.dispatch.dispatcher import Ending
 from pointsman.dispatch.record import CANCELLED, ERROR, OK, TRUNCATED
@@ -37,14 +36,6 @@ _OURS = all_but(
 _NO_ANSWER = ResponseTap(stream=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What the router adds to an answer, and who is told when its first token passes."""
-
-    lines: bytes  # headers, each ending its line
-    first_token: Callable[[], None]
-
-
 class Relay:
     """The Sink of one exchange. The body's bytes are not changed, only how they are framed.
 
@@ -53,24 +44,32 @@ class Relay:
 
     over: Signal
     _tap = _NO_ANSWER  # until there is one
+    _is_stream = False
+    _awaits_token = False
+    _is_chunked = False
+    _ends_by_closing = False
+    _unsent_head = b""
+    _status = CANCELLED
+    _http_status: int | None = None
+    _body_bytes = 0
+    _error: str | None = None
 
-    def __init__(self, client: ClientConnection, request: ClientRequest, stamp: Stamp) -> None:
+    def __init__(
+        self,
+        client: ClientConnection,
+        request: ClientRequest,
+        stamp: bytes,
+        first_token: Callable[[], None],
+    ) -> None:
+        """``stamp``: headers of ours, whole lines; ``first_token`` is called when it passes."""
         self._client = client
         self._request = request
         self._stamp = stamp
-        self._is_stream = False
-        self._awaits_token = False
-        self._is_chunked = False
-        self._ends_by_closing = False
-        self._unsent_head = b""
-        self._status = CANCELLED
-        self._http_status: int | None = None
-        self._body_bytes = 0
-        self._error: str | None = None
+        self._first_token = first_token
 
     def say(self, line: bytes) -> None:
         """One more header of ours, before the answer begins."""
-        self._stamp = Stamp(self._stamp.lines + line, self._stamp.first_token)
+        self._stamp += line
 
     def begin(self, head: ResponseHead) -> None:
         """Take the head, to be sent on with our headers and what comes of the body with it."""
@@ -84,7 +83,7 @@ class Relay:
         headers = passing(head.headers, head.fields, dropped)
         headers += self._framing(head)
         line = status_line(head.status, head.phrase)
-        self._unsent_head = head_bytes(line, headers, self._stamp.lines)
+        self._unsent_head = head_bytes(line, headers, self._stamp)
 
     def body(self, piece: bytes, *, is_end: bool) -> None:
         """Send a piece of the body on, in one write with what belongs to it."""
@@ -92,7 +91,7 @@ class Relay:
         self._tap.feed(piece)
         if self._awaits_token and self._tap.saw_token:
             self._awaits_token = False
-            self._stamp.first_token()
+            self._first_token()
         data = self._framed(piece, is_end=is_end) if self._is_chunked else piece
         if self._unsent_head:
             data = self._unsent_head + data
@@ -122,7 +121,7 @@ class Relay:
         if self._http_status is None:
             self._status, self._http_status = ERROR, error.http_status
             answer = failure(error.http_status, str(error), error.code)
-            self._client.answer(self._request, answer, self._stamp.lines)
+            self._client.answer(self._request, answer, self._stamp)
             return
         self._status = TRUNCATED
         if self._is_stream:

@@ -128,7 +128,9 @@ class Sink(Protocol):
 class Upstream(asyncio.Protocol):
     """One connection to a replica."""
 
+    _phrase: bytes
     _headers: Headers
+    _head_bytes: int
     _pieces: list[bytes]
     _complete: bool
 
@@ -145,6 +147,7 @@ class Upstream(asyncio.Protocol):
         self._is_used = False
         self._is_answered = False  # a byte of the present answer has come
         self._moved_s = 0.0  # when the last byte came, or was first waited for
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._reset()
 
     def exchange(self, request: bytes, sink: Sink, *, bodiless: bool) -> None:
@@ -296,24 +299,20 @@ class Upstream(asyncio.Protocol):
         if self._complete:
             return
         if not self._begun:
-            self._new_head()  # that was an interim answer; the real one follows
-            return
+            self._phrase, self._headers, self._head_bytes = b"", [], 0
+            return  # that was an interim answer; the real one follows
         self._complete = True
         self.is_kept = self.is_kept and self._parser.should_keep_alive()
 
     def _reset(self) -> None:
-        self._parser: Any = httptools.HttpResponseParser(self)
-        self._new_head()
+        self._phrase = b""
+        self._headers = []
+        self._head_bytes = 0
         self._unfinished_bytes = 0  # since a head or a piece of a body was complete
         self._pieces = []
         self._begun = False
         self._complete = False
         self._until_close = False
-
-    def _new_head(self) -> None:
-        self._phrase = b""
-        self._headers = []
-        self._head_bytes = 0
 
     def _pass_on(self) -> None:
         if self._begun and self._sink is not None:
