@@ -4,7 +4,7 @@ import pytest
 
 from pointsman.core.errors import InputError
 from pointsman.costs.iteration import IterationCosts
-from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
+from pointsman.dispatch.dispatcher import DecisionSink, Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.draws import draw
 from pointsman.dispatch.facts import ReplicaFacts, check_facts
 from pointsman.dispatch.prefix_index import Chain
@@ -14,7 +14,7 @@ from pointsman.policies.catalogue import policy_named
 FACTS = ReplicaFacts(IterationCosts(20.0, 1.0, 2.0, 0.0))
 
 
-class Lines(list):
+class Lines(list, DecisionSink):
     write = list.append
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pointsman.dispatch.dispatcher import Dispatcher, Rules
+from pointsman.dispatch.dispatcher import DecisionSink, Dispatcher, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.record import Choice, FirstToken, Held, Outcome, Unplaced
 from pointsman.policies.catalogue import policy_named
@@ -81,7 +81,7 @@ class Wire(asyncio.Transport):
 
 
 @dataclass
-class Lines:
+class Lines(DecisionSink):
     """The decision log, checked line by line: what comes has a choice, and comes once."""
 
     choices: dict[int, Choice] = field(default_factory=dict)

@@ -52,15 +52,21 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
         prompt, uncached = self.tokens
         return Needs(self.work_ms, uncached, prompt)
 
+    def kept(self) -> Chosen:
+        """The same with a view of its own, which is good beyond the next choice."""
+        situation = self.situation
+        own = msgspec.structs.replace(situation, view=situation.view.copy())
+        return msgspec.structs.replace(self, situation=own)
+
     def line(self, kind: type[Choice] | type[Held] = Choice) -> Choice | Held:
         """The line of the log."""
         question, situation = self.question, self.situation
         candidates = list(situation.candidates)
         columns = self._columns_seen()
-        rows = situation.view[:CANDIDATE]
-        held = rows[CACHED_TOKENS].tolist()
+        rows = situation.view[:CANDIDATE].tolist()
+        held = rows[CACHED_TOKENS]
         if columns is not None:
-            rows = rows[:, columns]
+            rows = [[row[c] for c in columns] for row in rows]
         hold = self.wait.hold
         return kind(
             sequence=situation.sequence,
@@ -79,7 +85,7 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
             candidates=candidates,
             seen=candidates if columns is None else [candidates[c] for c in columns],
             hits={r: hit for r, hit in zip(candidates, held, strict=True) if hit > 0.0},
-            view=dict(zip(LOGGED_ROWS, rows.tolist(), strict=True)),
+            view=dict(zip(LOGGED_ROWS, rows, strict=True)),
             replica=self.replica,
             reason=self.reason,
             expected_wait_ms=self.expected_wait_ms,

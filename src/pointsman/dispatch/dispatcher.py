@@ -51,6 +51,10 @@ class DecisionSink(Protocol):
     def write(self, line: Event) -> None:
         """Take one line."""
 
+    def write_choice(self, chosen: Chosen) -> None:
+        """Take the line of a choice that is sent, whose view is good until the next one."""
+        self.write(chosen.line())
+
 
 class Observer(Protocol):
     """Who counts what happens."""
@@ -187,7 +191,7 @@ class Dispatcher:
         """The request goes where it was chosen to go."""
         question, now_ms = chosen.question, chosen.situation.now_ms
         if self.log is not None:
-            self.log.write(chosen.line())
+            self.log.write_choice(chosen)
         # What can fail has been done; else the log would lack a sequence, or have one twice.
         self._let_go(chosen.wait)
         self.homes.settle(question.session, chosen.replica, now_ms)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from pointsman.dispatch.chosen import Chosen
 from pointsman.dispatch.log_rotation import LogFiles, Rotation, write_all
-from pointsman.dispatch.record import Event, Joined, Line, LogHead, Snapshot
+from pointsman.dispatch.record import ALL_CANDIDATES, Event, Joined, Line, LogHead, Snapshot
 
 BUFFER_BYTES = 1 << 18
 ENCODED_AT_ONCE = 64  # lines: one after the other they take half of what they take one by one
@@ -50,7 +51,7 @@ class DecisionLog:
         self._most_bytes = rotation.most_bytes
         self._encoder = msgspec.json.Encoder()
         self._buffer = bytearray()
-        self._lines: list[Line] = []  # not encoded yet
+        self._lines: list[Line | Chosen] = []  # not encoded yet
         self._buffered_lines = 0
         self._written_bytes = 0  # since the last attempt to begin a file
         self._joined: list[Joined] = []
@@ -64,9 +65,17 @@ class DecisionLog:
         if isinstance(line, Joined):
             self._joined.append(line)
         if len(self._lines) >= ENCODED_AT_ONCE:
-            self._encode()
-            if len(self._buffer) >= BUFFER_BYTES:
-                self.flush()
+            self._encode_some()
+
+    def write_choice(self, chosen: Chosen) -> None:
+        """Add the line of a choice. Where its view is small it is made later, with the others:
+        many at once take a third of what they take one by one, between other work."""
+        if len(chosen.situation.candidates) > ALL_CANDIDATES:
+            self.write(chosen.line())
+            return
+        self._lines.append(chosen.kept())
+        if len(self._lines) >= ENCODED_AT_ONCE:
+            self._encode_some()
 
     def flush(self) -> None:
         """Hand what is buffered to the operating system."""
@@ -119,8 +128,14 @@ class DecisionLog:
             for older in self._files.take_surplus():
                 self._aside(partial(older.delete, self._complain))
 
+    def _encode_some(self) -> None:
+        self._encode()
+        if len(self._buffer) >= BUFFER_BYTES:
+            self.flush()
+
     def _encode(self) -> None:
-        self._buffer += self._encoder.encode_lines(self._lines)
+        lines = [each.line() if type(each) is Chosen else each for each in self._lines]
+        self._buffer += self._encoder.encode_lines(lines)
         self._buffered_lines += len(self._lines)
         self._lines.clear()
 
