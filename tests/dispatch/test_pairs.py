@@ -64,6 +64,14 @@ def test_an_idle_pair_is_free_after_an_iteration_of_its_decode_replica():
     assert view[CANDIDATE].tolist() == [0, 1, 2, 3]
 
 
+def test_as_many_pairs_as_there_are_replicas_are_the_pairs_that_were_asked_about():
+    at = Clocked()
+    at.choose([0], tokens=100)  # replicas 0 and 2
+    asked = at.dispatcher.ask(Question("r", prompt_tokens=50), [1, 3, 4, 5])
+    # (1, 3), (1, 2), 2 alone, 3 alone.
+    assert asked.situation.view[REQUESTS].tolist() == [0.0, 1.0, 1.0, 0.0]
+
+
 def test_a_request_counts_on_both_from_its_choice_on():
     at = Clocked()
     at.choose([0], tokens=100)

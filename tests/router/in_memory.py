@@ -171,6 +171,7 @@ class World:
         self.check()
         assert self.dispatcher.ledger.in_flight == 0
         assert (self.admission.held, self.admission.held_bytes) == (0, 0)
+        assert self.edge.outbox.served == 0
         assert self.log.outcomes.keys() == self.log.choices.keys()
         assert self.log.held == set()
         assert self.complaints == []

@@ -329,10 +329,12 @@ class ClientConnection(asyncio.Protocol):
             self._turn_away(request)
             return
         self._served_last = request
+        self._edge.outbox.served += 1
         self._flow = Flow(self._serve(request, self), self._served)
         self._flow.go_on()
 
     def _served(self, error: Exception | None) -> None:
+        self._edge.outbox.served -= 1
         if error is not None:
             self._apologise(self._served_last, error)
         self._is_busy = False
