@@ -27,7 +27,7 @@ from pointsman.dispatch.log_writer import DecisionLog
 from pointsman.dispatch.record import Line, Reading
 from pointsman.dispatch.snapshot import check_snapshot, restore, snapshot_of
 from pointsman.policies.catalogue import policy_named
-from pointsman.router.service import RouterSettings, head_of
+from pointsman.router.router_settings import RouterSettings, head_of
 from pointsman.router.upstream import replica_address
 
 SIZES = ((2, 64), (16, 500), (64, 500))

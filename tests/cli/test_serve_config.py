@@ -15,7 +15,7 @@ from pointsman.cli.main import build_parser, main
 from pointsman.cli.parser import Parser
 from pointsman.cli.replica_tables import REPLICA_FIELDS
 from pointsman.router.engine.kv_endpoint import KvEndpoint, KvSource
-from pointsman.router.service import head_of
+from pointsman.router.router_settings import head_of
 from pointsman.router.upstream import replica_address
 
 ROUTER_PAGE = Path(__file__).resolve().parents[2] / "docs" / "router.md"

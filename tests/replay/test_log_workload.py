@@ -9,7 +9,7 @@ from pointsman.dispatch.prefix_index import Chain
 from pointsman.dispatch.question import Wait
 from pointsman.dispatch.record import Usage
 from pointsman.replay.workload import workload_of_log
-from pointsman.router.service import RouterSettings, head_of
+from pointsman.router.router_settings import RouterSettings, head_of
 from pointsman.router.upstream import replica_address
 
 RULES = Rules(policy_named("round_robin"))

@@ -16,7 +16,7 @@ from pointsman.dispatch.record import Choice, Usage
 from pointsman.policies.catalogue import POLICIES, policy_named
 from pointsman.replay.replay import replay_other, replay_same
 from pointsman.replay.situations import Past
-from pointsman.router.service import RouterSettings, head_of
+from pointsman.router.router_settings import RouterSettings, head_of
 from pointsman.router.upstream import replica_address
 
 MINE = """

@@ -25,7 +25,7 @@ from pointsman.router.admission import Admission, Place
 from pointsman.router.asked import Asked, RefusedError
 from pointsman.router.membership import Means, Membership
 from pointsman.router.replica_options import ReplicaOptions
-from pointsman.router.service import RouterSettings, head_of
+from pointsman.router.router_settings import RouterSettings, head_of
 from pointsman.router.settings import Holding, Resilience
 from pointsman.router.upstream import replica_address
 

@@ -18,7 +18,8 @@ from pointsman.policies.catalogue import policy_named
 from pointsman.policies.policy import Policy
 from pointsman.router.listening import listener_on
 from pointsman.router.replica_options import ReplicaOptions
-from pointsman.router.service import Router, RouterSettings
+from pointsman.router.router_settings import RouterSettings
+from pointsman.router.service import Router
 from pointsman.router.settings import Holding, Probing, Resilience
 from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, Script, answer_json

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pointsman.router.discovery import Names
     from pointsman.router.engine.scraper import ScrapeSettings
     from pointsman.router.replica_options import ReplicaOptions
-    from pointsman.router.service import AdminSettings, RouterSettings
+    from pointsman.router.router_settings import AdminSettings, RouterSettings
 
 NAME = "serve"
 HELP = "route OpenAI-compatible requests over replicas, and log why each went where it went"
@@ -204,7 +204,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
     from pointsman.dispatch.dispatcher import Rules
     from pointsman.dispatch.facts import ReplicaFacts, read_facts
     from pointsman.dispatch.policy_file import policy_sha256
-    from pointsman.router.service import RouterSettings
+    from pointsman.router.router_settings import RouterSettings
 
     if arguments.seed < 0:
         raise wrong_value("serve", "--seed", arguments.seed, "an integer >= 0")
@@ -276,7 +276,7 @@ def _scrape_of(arguments: argparse.Namespace) -> ScrapeSettings | None:
 
 def _admin_of(arguments: argparse.Namespace) -> AdminSettings | None:
     from pointsman.router.api_keys import ApiKeys
-    from pointsman.router.service import AdminSettings
+    from pointsman.router.router_settings import AdminSettings
 
     file = arguments.admin_key_file
     if arguments.admin is None:

@@ -16,7 +16,8 @@ from pointsman.picker.picks import check_endpoint
 from pointsman.picker.service import PickerServer, grpc_module
 from pointsman.router.edge import Complain
 from pointsman.router.listening import listener_on, url_of
-from pointsman.router.service import Router, RouterSettings
+from pointsman.router.router_settings import RouterSettings
+from pointsman.router.service import Router
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ import uvloop
 from pointsman.router.edge import Complain
 from pointsman.router.listening import listener_on, url_of
 from pointsman.router.open_files import clients_with_files
-from pointsman.router.service import Router, RouterSettings
+from pointsman.router.router_settings import RouterSettings
+from pointsman.router.service import Router
 
 
 def run(settings: RouterSettings, announce: Callable[[str], None], complain: Complain) -> None:
