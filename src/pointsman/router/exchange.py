@@ -1,6 +1,6 @@
 """One request through the router.
 
-client.py     bytes -> ClientRequest
+client.py     bytes -> ClientRequest (incoming.py), one after the other
 exchange.py   this file: what happens to it, in order
 prompt.py     ClientRequest -> Question
 admission.py  Question -> Place: now, or after a wait; membership.py says which replicas may be
