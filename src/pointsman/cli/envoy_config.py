@@ -81,6 +81,18 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="where the picker listens (default: %(default)s)",
     )
+    parser.add_argument(
+        "--picker-ca",
+        type=Path,
+        metavar="FILE",
+        help="speak TLS to the picker, whose certificate must be one of these, in PEM, or rest on"
+        " one (default: none)",
+    )
+    parser.add_argument(
+        "--picker-name",
+        metavar="NAME",
+        help="the name in DNS that the picker's certificate must be for (default: any)",
+    )
     parser.add_argument("--admin", metavar="HOST:PORT", help="where Envoy's own pages are")
 
 
@@ -172,7 +184,22 @@ def _settings(arguments: argparse.Namespace) -> EnvoySettings:
         session_header=_session_header(arguments.session_header),
         admin=None if arguments.admin is None else host_and_port("--admin", arguments.admin),
         endpoints=_endpoints(arguments),
+        picker_ca=_authorities(arguments),
+        picker_name=arguments.picker_name,
     )
+
+
+def _authorities(arguments: argparse.Namespace) -> Path | None:
+    """In full, for Envoy may be started anywhere."""
+    from pointsman.picker.tls import check_authorities
+
+    path: Path | None = arguments.picker_ca
+    if path is None:
+        if arguments.picker_name is not None:
+            raise InputError("--picker-name: does nothing without --picker-ca")
+        return None
+    check_authorities(path)
+    return path.absolute()
 
 
 def _endpoints(arguments: argparse.Namespace) -> Path | None:

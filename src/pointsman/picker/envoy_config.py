@@ -52,7 +52,9 @@ class EnvoySettings:
     picker does not answer. ``answers``: what the picker sees of them, one of ANSWERS.
     ``is_duplex``: bodies go to the picker in pieces, as gateways do it; else whole, in one message.
     ``admin``: host and port of Envoy's own page. ``endpoints``: the file, in full, that says which
-    replicas there are; else they are these for good."""
+    replicas there are; else they are these for good. ``picker_ca``: the file, in full, of the
+    certificates that the picker's own must rest on; None: it speaks no TLS. ``picker_name``: what
+    that must be for; None: for anybody."""
 
     listen: tuple[str, int]
     picker: tuple[str, int]
@@ -66,6 +68,8 @@ class EnvoySettings:
     session_header: str = "x-session-id"
     admin: tuple[str, int] | None = None
     endpoints: Path | None = None
+    picker_ca: Path | None = None
+    picker_name: str | None = None
 
 
 def envoy_config(settings: EnvoySettings) -> Json:
@@ -231,10 +235,28 @@ def _members(settings: EnvoySettings) -> Json:
 
 def _picker(settings: EnvoySettings) -> Json:
     options = {"@type": _HTTP_OPTIONS, "explicit_http_config": {"http2_protocol_options": {}}}
+    secret = {} if settings.picker_ca is None else {"transport_socket": _tls(settings)}
     return {
         **_cluster("picker", _fixed("picker", [settings.picker])),
         "typed_extension_protocol_options": {_HTTP_OPTIONS.rpartition("/")[2]: options},
+        **secret,
     }
+
+
+def _tls(settings: EnvoySettings) -> Json:
+    """Names are compared only where one is asked for: Envoy goes to an address, not to a name."""
+    believed: Json = {"trusted_ca": {"filename": str(settings.picker_ca)}}
+    named: Json = {}
+    if settings.picker_name is not None:
+        name = {"san_type": "DNS", "matcher": {"exact": settings.picker_name}}
+        believed["match_typed_subject_alt_names"] = [name]
+        named = {"sni": settings.picker_name}
+    config = {
+        "@type": f"{_API}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        **named,
+        "common_tls_context": {"alpn_protocols": ["h2"], "validation_context": believed},
+    }
+    return {"name": "envoy.transport_sockets.tls", "typed_config": config}
 
 
 def _policies(name: str, config: Json) -> Json:

@@ -14,6 +14,7 @@ from pointsman.picker.picks import Picks
 from pointsman.picker.protocol import ANSWERS_KEY, PROCESS, SERVICE
 from pointsman.picker.replies import Replies
 from pointsman.picker.scheduling import threads_that_wait_their_turn
+from pointsman.picker.tls import Identity
 from pointsman.router.answers import failure
 from pointsman.router.edge import Complain
 from pointsman.router.health import State
@@ -45,8 +46,9 @@ class PickerServer:
         self._is_stopping = False
         self._server: Any = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; the port, which is a free one for 0. Raises MachineError where it cannot."""
+    async def start(self, host: str, port: int, identity: Identity | None = None) -> int:
+        """Listen, with TLS where there is an identity; the port, which is a free one for 0. Raises
+        MachineError where it cannot."""
         grpc = grpc_module()
         most = self._max_body_bytes + MESSAGE_ROOM_BYTES
         options = [
@@ -58,13 +60,19 @@ class PickerServer:
         with threads_that_wait_their_turn():
             self._server = grpc.aio.server(options=options)
             self._server.add_generic_rpc_handlers(self._handlers(grpc))
-            bound = self._bound(where)
+            secret = None if identity is None else identity.credentials(grpc)
+            bound = self._bound(where, secret)
             await self._server.start()
         return bound
 
-    def _bound(self, where: str) -> int:
+    def _bound(self, where: str, secret: Any) -> int:
+        server = self._server
         try:
-            bound: int = self._server.add_insecure_port(where)
+            bound: int = (
+                server.add_insecure_port(where)
+                if secret is None
+                else server.add_secure_port(where, secret)
+            )
         except RuntimeError:
             raise MachineError(
                 f"cannot listen on {where}: the address is in use, or not ours"
