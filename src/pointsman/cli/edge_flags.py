@@ -45,19 +45,24 @@ def add_edge(parser: argparse.ArgumentParser) -> None:
         default=False,
         help="with --api-keys, pass the client's key on to the replica",
     )
-    group.add_argument(
+    add_tls(group)
+    for flag, kind, metavar, default, text in _LIMITS:
+        group.add_argument(
+            flag, type=kind, default=default, metavar=metavar, help=f"{text} (default: %(default)s)"
+        )
+
+
+def add_tls(parser: argparse._ActionsContainer) -> None:
+    """Declare the flags of TLS towards those who connect."""
+    parser.add_argument(
         "--tls-certificate",
         type=Path,
         metavar="FILE",
         help="speak TLS with this certificate and those it rests on, in PEM; with --tls-key",
     )
-    group.add_argument(
+    parser.add_argument(
         "--tls-key", type=Path, metavar="FILE", help="the certificate's key, without a password"
     )
-    for flag, kind, metavar, default, text in _LIMITS:
-        group.add_argument(
-            flag, type=kind, default=default, metavar=metavar, help=f"{text} (default: %(default)s)"
-        )
 
 
 def add_body_limit(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +74,6 @@ def add_body_limit(parser: argparse.ArgumentParser) -> None:
         else:
             parser.set_defaults(**{flag.lstrip("-").replace("-", "_"): default})
     parser.set_defaults(api_keys=None, forward_authorization=False)
-    parser.set_defaults(tls_certificate=None, tls_key=None)
 
 
 def add_sessions(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from pointsman.core.checks import check_integer, check_number
 from pointsman.core.errors import InputError, wrong_value
 
 if TYPE_CHECKING:
-    from pointsman.picker.envoy_config import EnvoySettings
+    from pointsman.picker.envoy_config import EnvoySettings, Json
 
 NAME = "envoy-config"
 HELP = "print the configuration of an Envoy on this machine that asks `pointsman pick`"
@@ -57,6 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_limits(parser)
     parser.add_argument(
+        "--endpoints",
+        type=Path,
+        metavar="FILE",
+        help="write the replicas into this file, which Envoy reads again when it is replaced, so"
+        " that they can change while it runs (default: none)",
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="FILE", help="write it there instead (default: none)"
     )
 
@@ -73,6 +80,18 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         default=pick.DEFAULT_LISTEN,
         metavar="HOST:PORT",
         help="where the picker listens (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--picker-ca",
+        type=Path,
+        metavar="FILE",
+        help="speak TLS to the picker, whose certificate must be one of these, in PEM, or rest on"
+        " one (default: none)",
+    )
+    parser.add_argument(
+        "--picker-name",
+        metavar="NAME",
+        help="the name in DNS that the picker's certificate must be for (default: any)",
     )
     parser.add_argument("--admin", metavar="HOST:PORT", help="where Envoy's own pages are")
 
@@ -111,18 +130,30 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it; the exit code."""
+    from pointsman.picker.envoy_config import endpoints_of, envoy_config
+
+    settings = _settings(arguments)
+    if settings.endpoints is not None:  # first, for Envoy does not start without it
+        _write(settings.endpoints, endpoints_of(settings.replicas))
+    config = envoy_config(settings)
+    if arguments.output is None:
+        sys.stdout.write(_text(config).decode())
+    else:
+        _write(arguments.output, config)
+    return 0
+
+
+def _write(path: Path, content: Json) -> None:
+    from pointsman.core.files import whole_file
+
+    with whole_file(path) as file:
+        file.write(_text(content))
+
+
+def _text(content: Json) -> bytes:
     import msgspec
 
-    from pointsman.core.files import whole_file
-    from pointsman.picker.envoy_config import envoy_config
-
-    text = msgspec.json.format(msgspec.json.encode(envoy_config(_settings(arguments))), indent=2)
-    if arguments.output is None:
-        sys.stdout.write(text.decode() + "\n")
-        return 0
-    with whole_file(arguments.output) as file:
-        file.write(text + b"\n")
-    return 0
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
 def _settings(arguments: argparse.Namespace) -> EnvoySettings:
@@ -152,7 +183,33 @@ def _settings(arguments: argparse.Namespace) -> EnvoySettings:
         max_body_bytes=arguments.max_body_mb << 20,
         session_header=_session_header(arguments.session_header),
         admin=None if arguments.admin is None else host_and_port("--admin", arguments.admin),
+        endpoints=_endpoints(arguments),
+        picker_ca=_authorities(arguments),
+        picker_name=arguments.picker_name,
     )
+
+
+def _authorities(arguments: argparse.Namespace) -> Path | None:
+    """In full, for Envoy may be started anywhere."""
+    from pointsman.picker.tls import check_authorities
+
+    path: Path | None = arguments.picker_ca
+    if path is None:
+        if arguments.picker_name is not None:
+            raise InputError("--picker-name: does nothing without --picker-ca")
+        return None
+    check_authorities(path)
+    return path.absolute()
+
+
+def _endpoints(arguments: argparse.Namespace) -> Path | None:
+    """In full, for Envoy may be started anywhere."""
+    if arguments.endpoints is None:
+        return None
+    path: Path = arguments.endpoints.resolve()  # where it is written, and watched
+    if arguments.output is not None and arguments.output.resolve() == path:
+        raise InputError(f"--endpoints {arguments.endpoints}: is --output too; expected two files")
+    return path
 
 
 def _picker(text: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pointsman.cli import serve
-from pointsman.cli.edge_flags import add_body_limit
+from pointsman.cli.edge_flags import add_body_limit, add_tls
 from pointsman.cli.resilience_flags import HOLD_ORDER, add_resilience
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     serve.add_routing(parser)
     add_body_limit(parser)
+    add_tls(parser)
     add_resilience(parser, without=_NOT_OURS)
     serve.add_admin(parser)
     parser.add_argument(
@@ -51,8 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = _settings(arguments)
     router = settings.router
-    if not is_loopback(router.host):
-        _complain(f"{router.host} can be reached from other machines, and gRPC is not encrypted")
+    if settings.identity is None and not is_loopback(router.host):
+        _complain(
+            f"{router.host} can be reached from other machines, and gRPC is not encrypted"
+            " (see --tls-certificate)"
+        )
 
     def announce(where: str) -> None:
         policy, replicas = router.rules.policy.label, len(router.replicas)
@@ -68,9 +72,12 @@ def _complain(message: str) -> None:
 
 def _settings(arguments: argparse.Namespace) -> PickerSettings:
     from pointsman.picker.process import PickerSettings
+    from pointsman.picker.tls import identity_in
 
-    pages = arguments.pages
+    pages, certificate = arguments.pages, arguments.tls_certificate
+    router = serve.settings_of(arguments)  # refuses a certificate without a key
     return PickerSettings(
-        serve.settings_of(arguments),
+        router,
         None if pages is None else serve.host_and_port("--pages", pages),
+        None if certificate is None else identity_in(certificate, arguments.tls_key),
     )

@@ -51,7 +51,7 @@ class Conversation:
         self._body: bytes | bytearray = b""
         self._pick: Pick | None = None
 
-    async def take(self, message: Any) -> list[Any]:
+    async def take(self, message: Any) -> list[bytes]:
         """What is answered to this message, perhaps nothing."""
         part: str | None = message.WhichOneof("request")
         if not self._has_begun:
@@ -88,7 +88,7 @@ class Conversation:
 
     # The request.
 
-    async def _request_head(self, head: Any) -> list[Any]:
+    async def _request_head(self, head: Any) -> list[bytes]:
         self._head = heard.headers_of(head)
         if head.end_of_stream:
             return await self._picked("request_headers")
@@ -97,7 +97,7 @@ class Conversation:
         is_duplex = self._request_mode == wire.FULL_DUPLEX_STREAMED
         return [] if is_duplex else [self._replies.go_on("request_headers")]
 
-    async def _request_body(self, body: Any) -> list[Any]:
+    async def _request_body(self, body: Any) -> list[bytes]:
         if self._request_mode not in _PICKED_FOR:
             return self._refuse(_cannot_be_picked_for(self._request_mode))
         if len(self._body) + len(body.body) > self._max_body_bytes:
@@ -112,24 +112,21 @@ class Conversation:
             return await self._picked("request_body")
         return await self._picked_duplex(is_end=True) if body.end_of_stream else []
 
-    async def _request_trailers(self) -> list[Any]:
+    async def _request_trailers(self) -> list[bytes]:
         """They end a body that has not said that it ended."""
         picked = [] if self._pick is not None else await self._picked_duplex(is_end=False)
         if self.is_over:
             return picked
         return [*picked, self._replies.go_on("request_trailers")]
 
-    async def _picked_duplex(self, *, is_end: bool) -> list[Any]:
+    async def _picked_duplex(self, *, is_end: bool) -> list[bytes]:
         """The answer to the head, which has waited, and the body as it came."""
         if self._head is None:  # it was not sent, so the body carries the pick
             told = await self._picked("request_body")
             if self.is_over:
                 return told
-            pieces = self._replies.pieces("request_body", self._body, is_end=is_end)
-            told[0].request_body.response.body_mutation.CopyFrom(
-                pieces[0].request_body.response.body_mutation
-            )
-            told += pieces[1:]
+            first, *others = self._replies.pieces("request_body", self._body, is_end=is_end)
+            told = [told[0] + first, *others]  # one message, which says both
         else:
             told = await self._picked("request_headers")
             if self.is_over:
@@ -139,7 +136,7 @@ class Conversation:
         self._body = b""  # it has been given back
         return told
 
-    async def _picked(self, part: str) -> list[Any]:
+    async def _picked(self, part: str) -> list[bytes]:
         request = heard.request_of(self._head, self._attributes, self._body)
         picked = await self._picks.pick(request, self._bounds)
         if isinstance(picked, Refusal):
@@ -150,7 +147,7 @@ class Conversation:
         has_head = self._head is not None
         return [self._replies.goes_to(part, picked.destination, has_head=has_head)]
 
-    def _refuse(self, refused: Refusal) -> list[Any]:
+    def _refuse(self, refused: Refusal) -> list[bytes]:
         self.is_over = True
         headers = []
         if refused.request_id is not None:
@@ -159,7 +156,7 @@ class Conversation:
 
     # The answer.
 
-    def _answer_head(self, message: Any) -> list[Any]:
+    def _answer_head(self, message: Any) -> list[bytes]:
         pick, head = self._pick, message.response_headers
         if pick is None:  # of a request that was not asked about
             return [self._replies.go_on("response_headers")]
@@ -174,7 +171,7 @@ class Conversation:
             pick.is_whole()
         return [said]
 
-    def _answer_body(self, body: Any) -> list[Any]:
+    def _answer_body(self, body: Any) -> list[bytes]:
         if self._pick is not None:
             self._pick.body(body.body)
             if body.end_of_stream:
@@ -184,7 +181,7 @@ class Conversation:
             return self._replies.pieces("response_body", body.body, is_end=is_end)
         return [self._replies.go_on("response_body")]
 
-    def _answer_trailers(self) -> list[Any]:
+    def _answer_trailers(self) -> list[bytes]:
         if self._pick is not None:
             self._pick.is_whole()
         return [self._replies.go_on("response_trailers")]

@@ -12,7 +12,9 @@ What stands here and is not Envoy's default:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pointsman.picker.protocol import (
@@ -37,6 +39,7 @@ FAILURE_MODES = (FAIL_OPEN, FAIL_CLOSE)
 NOTHING, HEADS, BODIES = "none", "heads", "bodies"
 ANSWERS = (NOTHING, HEADS, BODIES)
 
+_REPLICAS = "replicas"  # the cluster of them
 _API = "type.googleapis.com/envoy"
 _HTTP_OPTIONS = f"{_API}.extensions.upstreams.http.v3.HttpProtocolOptions"
 _MOST = 1 << 20  # of anything that is counted: no limit in practice
@@ -48,7 +51,10 @@ class EnvoySettings:
     """``picker`` and ``listen``: host and port. ``failure_mode``: what becomes of requests that the
     picker does not answer. ``answers``: what the picker sees of them, one of ANSWERS.
     ``is_duplex``: bodies go to the picker in pieces, as gateways do it; else whole, in one message.
-    ``admin``: host and port of Envoy's own page."""
+    ``admin``: host and port of Envoy's own page. ``endpoints``: the file, in full, that says which
+    replicas there are; else they are these for good. ``picker_ca``: the file, in full, of the
+    certificates that the picker's own must rest on; None: it speaks no TLS. ``picker_name``: what
+    that must be for; None: for anybody."""
 
     listen: tuple[str, int]
     picker: tuple[str, int]
@@ -61,6 +67,9 @@ class EnvoySettings:
     max_body_bytes: int = 64 << 20
     session_header: str = "x-session-id"
     admin: tuple[str, int] | None = None
+    endpoints: Path | None = None
+    picker_ca: Path | None = None
+    picker_name: str | None = None
 
 
 def envoy_config(settings: EnvoySettings) -> Json:
@@ -73,7 +82,22 @@ def envoy_config(settings: EnvoySettings) -> Json:
     }
     if settings.admin is not None:
         config["admin"] = {"address": _address(*settings.admin)}
+    if settings.endpoints is not None:
+        config["node"] = {
+            "id": "pointsman",
+            "cluster": "pointsman",
+        }  # who asks, of whoever is asked
     return config
+
+
+def endpoints_of(replicas: Sequence[ReplicaAddress]) -> Json:
+    """What stands in the file of endpoints: an answer of endpoint discovery, as JSON shows it.
+
+    Source: Envoy's documentation, "Configuration: Dynamic from filesystem".
+    """
+    kind = f"{_API}.config.endpoint.v3.ClusterLoadAssignment"
+    members = [(each.host, each.port) for each in replicas]
+    return {"resources": [{"@type": kind, **_assignment(_REPLICAS, members)}]}
 
 
 def _listener(settings: EnvoySettings) -> Json:
@@ -116,7 +140,7 @@ def _route(settings: EnvoySettings) -> Json:
     return {
         "match": {"prefix": "/"},
         "route": {
-            "cluster": "replicas",
+            "cluster": _REPLICAS,
             "timeout": "0s",  # an answer may take as long as it takes
             "retry_policy": {
                 "retry_on": "connect-failure,refused-stream,reset-before-request",
@@ -190,37 +214,72 @@ def _replicas(settings: EnvoySettings) -> Json:
         ),
     }
     return {
-        **_cluster("replicas", [(each.host, each.port) for each in settings.replicas]),
+        **_cluster(_REPLICAS, _members(settings)),
         "per_connection_buffer_limit_bytes": settings.max_body_bytes,
         "load_balancing_policy": _policies("envoy.load_balancing_policies.override_host", override),
     }
 
 
+def _members(settings: EnvoySettings) -> Json:
+    """Those of the settings; or of a file, which Envoy reads again when a file is moved into its
+    folder, as also Kubernetes does with a file of a ConfigMap."""
+    if settings.endpoints is None:
+        return _fixed(_REPLICAS, [(each.host, each.port) for each in settings.replicas])
+    source = {
+        "path": str(settings.endpoints),
+        "watched_directory": {"path": str(settings.endpoints.parent)},
+    }
+    config = {"resource_api_version": "V3", "path_config_source": source}
+    return {"type": "EDS", "eds_cluster_config": {"eds_config": config}}
+
+
 def _picker(settings: EnvoySettings) -> Json:
     options = {"@type": _HTTP_OPTIONS, "explicit_http_config": {"http2_protocol_options": {}}}
+    secret = {} if settings.picker_ca is None else {"transport_socket": _tls(settings)}
     return {
-        **_cluster("picker", [settings.picker]),
+        **_cluster("picker", _fixed("picker", [settings.picker])),
         "typed_extension_protocol_options": {_HTTP_OPTIONS.rpartition("/")[2]: options},
+        **secret,
     }
+
+
+def _tls(settings: EnvoySettings) -> Json:
+    """Names are compared only where one is asked for: Envoy goes to an address, not to a name."""
+    believed: Json = {"trusted_ca": {"filename": str(settings.picker_ca)}}
+    named: Json = {}
+    if settings.picker_name is not None:
+        name = {"san_type": "DNS", "matcher": {"exact": settings.picker_name}}
+        believed["match_typed_subject_alt_names"] = [name]
+        named = {"sni": settings.picker_name}
+    config = {
+        "@type": f"{_API}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        **named,
+        "common_tls_context": {"alpn_protocols": ["h2"], "validation_context": believed},
+    }
+    return {"name": "envoy.transport_sockets.tls", "typed_config": config}
 
 
 def _policies(name: str, config: Json) -> Json:
     return {"policies": [{"typed_extension_config": {"name": name, "typed_config": config}}]}
 
 
-def _cluster(name: str, members: list[tuple[str, int]]) -> Json:
+def _cluster(name: str, members: Json) -> Json:
     limits = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
-    endpoints = [{"endpoint": {"address": _address(*member)}} for member in members]
     return {
         "name": name,
-        "type": "STATIC",
+        **members,
         "connect_timeout": f"{_CONNECT_TIMEOUT_S}s",
         "circuit_breakers": {"thresholds": [dict.fromkeys(limits, _MOST)]},
-        "load_assignment": {
-            "cluster_name": name,
-            "endpoints": [{"lb_endpoints": endpoints}],
-        },
     }
+
+
+def _fixed(name: str, members: Sequence[tuple[str, int]]) -> Json:
+    return {"type": "STATIC", "load_assignment": _assignment(name, members)}
+
+
+def _assignment(name: str, members: Sequence[tuple[str, int]]) -> Json:
+    endpoints = [{"endpoint": {"address": _address(*member)}} for member in members]
+    return {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}]}
 
 
 def _address(host: str, port: int) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from pointsman.picker.protocol import (
@@ -32,10 +33,10 @@ def headers_of(head: Any) -> Headers:
 
 def attributes_of(message: Any) -> dict[str, str]:
     """The attributes that are texts; empty where none were sent."""
-    if ATTRIBUTES not in message.attributes:  # asking a map for what is not there would add it
+    attributes = message.attributes
+    if ATTRIBUTES not in attributes:  # asking a map for what is not there would add it
         return {}
-    fields = message.attributes[ATTRIBUTES].fields
-    return {name: value.string_value for name, value in fields.items()}
+    return {name: value.string_value for name, value in attributes[ATTRIBUTES].fields.items()}
 
 
 def request_of(
@@ -66,14 +67,23 @@ def request_of(
 
 def _headers_in(attributes: Mapping[str, str]) -> Headers:
     """Those of the head that were sent as attributes."""
-    found = [
-        (name.removeprefix(_HEADER_ATTRIBUTE).removesuffix(_HEADER_END), value)
-        for name, value in attributes.items()
-        if name.startswith(_HEADER_ATTRIBUTE)
-    ]
-    if ID_ATTRIBUTE in attributes:
-        found.append(("x-request-id", attributes[ID_ATTRIBUTE]))
-    return [(name.encode("latin-1", "replace"), value.encode()) for name, value in found]
+    found = []
+    for name, value in attributes.items():
+        header = _header_of(name)
+        if header is not None:
+            found.append((header, value.encode()))
+    if ID_ATTRIBUTE in attributes:  # Envoy's own, behind what the client says
+        found.append((b"x-request-id", attributes[ID_ATTRIBUTE].encode()))
+    return found
+
+
+@lru_cache(maxsize=256)  # they are the same ones for every request
+def _header_of(attribute: str) -> bytes | None:
+    """The header that an attribute stands for."""
+    if not attribute.startswith(_HEADER_ATTRIBUTE):
+        return None
+    name = attribute.removeprefix(_HEADER_ATTRIBUTE).removesuffix(_HEADER_END)
+    return name.encode("latin-1", "replace")
 
 
 def subset_of(message: Any) -> frozenset[str] | None:
@@ -113,7 +123,9 @@ def status_of(headers: Headers) -> int | None:
 
 
 def _metadata(message: Any, namespace: str, key: str) -> Any:
-    spaces = message.metadata_context.filter_metadata
-    if namespace not in spaces or key not in spaces[namespace].fields:
+    if not message.HasField("metadata_context"):
         return None
-    return spaces[namespace].fields[key]
+    spaces = message.metadata_context.filter_metadata
+    if namespace not in spaces:
+        return None
+    return spaces[namespace].fields.get(key)

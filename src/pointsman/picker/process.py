@@ -14,6 +14,7 @@ import uvloop
 
 from pointsman.picker.picks import check_endpoint
 from pointsman.picker.service import PickerServer, grpc_module
+from pointsman.picker.tls import Identity
 from pointsman.router.edge import Complain
 from pointsman.router.listening import listener_on, url_of
 from pointsman.router.router_settings import RouterSettings
@@ -23,11 +24,13 @@ from pointsman.router.service import Router
 @dataclass(frozen=True, slots=True)
 class PickerSettings:
     """``router``: what chooses; its host and port are those of gRPC. ``pages``: host and port of
-    /health, /ready and /metrics, if anywhere. Raises InputError for replicas without an endpoint.
+    /health, /ready and /metrics, if anywhere. ``identity``: what gRPC speaks TLS with; None: it
+    does not. Raises InputError for replicas without an endpoint.
     """
 
     router: RouterSettings
     pages: tuple[str, int] | None = None
+    identity: Identity | None = None
 
     def __post_init__(self) -> None:
         for address in self.router.replicas:
@@ -66,7 +69,7 @@ class Picking:
         router = Router(settings, complain)
         loop.add_signal_handler(signal.SIGHUP, router.reload)
         server = PickerServer(router, settings.limits.max_body_bytes, complain)
-        port = await server.start(settings.host, settings.port)
+        port = await server.start(settings.host, settings.port, self.settings.identity)
         await self._start(router)
         gc.freeze()  # the collector need not go through the compiler's objects again and again
         announce(self._said(port))
@@ -83,7 +86,8 @@ class Picking:
 
     def _said(self, port: int) -> str:
         host = self.settings.router.host
-        own = f"grpc://[{host}]:{port}" if ":" in host else f"grpc://{host}:{port}"
+        scheme = "grpc" if self.settings.identity is None else "grpcs"
+        own = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         if self.pages is not None:
             own += f"; pages on {url_of(self.pages)}"
         return own if self.admin is None else f"{own}; admin on {url_of(self.admin)}"

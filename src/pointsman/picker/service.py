@@ -13,6 +13,8 @@ from pointsman.picker.envoy_config import NOTHING
 from pointsman.picker.picks import Picks
 from pointsman.picker.protocol import ANSWERS_KEY, PROCESS, SERVICE
 from pointsman.picker.replies import Replies
+from pointsman.picker.scheduling import threads_that_wait_their_turn
+from pointsman.picker.tls import Identity
 from pointsman.router.answers import failure
 from pointsman.router.edge import Complain
 from pointsman.router.health import State
@@ -44,8 +46,9 @@ class PickerServer:
         self._is_stopping = False
         self._server: Any = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; the port, which is a free one for 0. Raises MachineError where it cannot."""
+    async def start(self, host: str, port: int, identity: Identity | None = None) -> int:
+        """Listen, with TLS where there is an identity; the port, which is a free one for 0. Raises
+        MachineError where it cannot."""
         grpc = grpc_module()
         most = self._max_body_bytes + MESSAGE_ROOM_BYTES
         options = [
@@ -53,16 +56,27 @@ class PickerServer:
             ("grpc.max_receive_message_length", most),
             ("grpc.max_send_message_length", most),
         ]
-        self._server = grpc.aio.server(options=options)
-        self._server.add_generic_rpc_handlers(self._handlers(grpc))
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        with threads_that_wait_their_turn():
+            self._server = grpc.aio.server(options=options)
+            self._server.add_generic_rpc_handlers(self._handlers(grpc))
+            secret = None if identity is None else identity.credentials(grpc)
+            bound = self._bound(where, secret)
+            await self._server.start()
+        return bound
+
+    def _bound(self, where: str, secret: Any) -> int:
+        server = self._server
         try:
-            bound: int = self._server.add_insecure_port(where)
+            bound: int = (
+                server.add_insecure_port(where)
+                if secret is None
+                else server.add_secure_port(where, secret)
+            )
         except RuntimeError:
             raise MachineError(
                 f"cannot listen on {where}: the address is in use, or not ours"
             ) from None
-        await self._server.start()
         return bound
 
     async def stop(self, drain_s: float) -> None:
@@ -73,10 +87,8 @@ class PickerServer:
         self._picks.stop()
 
     def _handlers(self, grpc: Any) -> tuple[Any, ...]:
-        request, response = wire.message("ProcessingRequest"), wire.message("ProcessingResponse")
-        process = grpc.stream_stream_rpc_method_handler(
-            self._process, request.FromString, response.SerializeToString
-        )
+        read = wire.message("ProcessingRequest").FromString
+        process = grpc.stream_stream_rpc_method_handler(self._process, read)
         asked, told = wire.message("HealthCheckRequest"), wire.message("HealthCheckResponse")
         coding = (asked.FromString, told.SerializeToString)
         health = {
@@ -108,7 +120,7 @@ class PickerServer:
         finally:
             conversation.end()
 
-    async def _answer(self, conversation: Conversation, message: Any) -> list[Any]:
+    async def _answer(self, conversation: Conversation, message: Any) -> list[bytes]:
         try:
             return await conversation.take(message)
         except Exception as error:  # a bug of ours, or of a policy, is that request's error
