@@ -17,14 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pointsman.router.settings import SettingAside
 
 FAILURES = frozenset((500, 502, 504))
 MOST_MODELS = 64  # that are remembered of a replica; clients may name as many as they like
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a replica answered to a request: ``turn`` counts the answers of all replicas."""
 
     status: int
