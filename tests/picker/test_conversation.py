@@ -488,6 +488,14 @@ def test_an_answer_that_is_read_and_has_no_end_is_truncated(tmp_path):
     assert outcomes_of(log) == [("truncated", 200, None)]
 
 
+def test_a_stream_that_ends_in_an_error_event_is_truncated(tmp_path):
+    log = tmp_path / "log"
+    error = answer_body(b'data: {"error": {"message": "the engine died", "code": 500}}\n\n' + DONE)
+    parts = STREAM, answer_body(PIECES[0]), error, answer_body(b"", is_end=True)
+    after(*parts, log=log, answer_mode=FULL_DUPLEX_STREAMED)
+    assert outcomes_of(log) == [("truncated", 200, "replica_error")]
+
+
 def test_errors_in_a_row_set_a_replica_aside_while_another_answers_well():
     async def main(at):
         for number in range(12):

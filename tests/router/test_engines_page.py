@@ -40,7 +40,9 @@ def test_every_metric_of_the_router_is_on_the_page_and_no_other():
         "http://a", 0, 0, False, 1.0, Reading(every, 0.0, 1.0), Attempts(), [KvCounts()]
     )
     shown = page(counters, RouterState("1", "p", 0.0, [replica]))
-    shown += PairCounters([("http://a", "http://b")]).page()
+    pairs = PairCounters([("http://a", "http://b")])
+    pairs.observe_handoff(0, 1.0, 1)
+    shown += pairs.page()
     names = set(re.findall(r"^# TYPE (\w+) ", shown, flags=re.MULTILINE))
     assert set(re.findall(r"`(pointsman_\w+)`", TEXT)) == names
 

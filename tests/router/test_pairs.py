@@ -10,7 +10,14 @@ from pointsman.router.handoff.sglang import new_room
 from pointsman.router.membership import MembershipError
 from pointsman.router.settings import Holding, Timeouts
 from pointsman.router.upstream import replica_address
-from tests.router.fake_replicas import answer_json, answer_stream, never_answer
+from tests.router.fake_replicas import (
+    CHUNKED,
+    DONE,
+    answer_json,
+    answer_stream,
+    chunk,
+    never_answer,
+)
 from tests.router.pair_stand_ins import (
     BODY,
     CHAT,
@@ -175,6 +182,28 @@ def test_shared_storage_prefills_one_token_and_sends_the_request_as_it_came():
     assert (prefill[0]["max_tokens"], prefill[0]["stream"]) == (1, False)
     assert decode == [BODY]
     assert (failures, handoffs) == ({}, 1)
+
+
+async def tells_an_error(request, wire):
+    await wire.send(CHUNKED + chunk(b'data: {"error": {"code": 500}}\n\n' + DONE) + b"0\r\n\r\n")
+
+
+def test_a_decode_engine_that_dies_over_a_cache_counts_as_no_hand_off():
+    answer, _, _, failures, handoffs = asked("shared_storage", answers(ONE_TOKEN), tells_an_error)
+    assert answer.body.startswith(b'data: {"error"')
+    assert (failures, handoffs) == ({}, 0)
+
+
+def test_bytes_that_the_protocol_does_not_say_have_no_sample():
+    async def main():
+        async with pair_bench("shared_storage", [answers(ONE_TOKEN)], [answer_json]) as at:
+            await at.client.post(CHAT, chat())
+            page = await at.client.request("GET", "/metrics")
+            return at.handoffs, page.body.decode().splitlines()
+
+    handoffs, lines = run(main())
+    assert handoffs == [1]
+    assert not [line for line in lines if line.startswith("pointsman_handoff_bytes_total")]
 
 
 # SGLang.

@@ -183,6 +183,32 @@ def test_a_stream_that_breaks_ends_in_an_error_event_without_done(tmp_path, piec
     assert (outcome.status, outcome.error) == ("truncated", "replica_lost")
 
 
+ENGINE_DIED = b'data: {"error": {"message": "the engine died", "code": 500}}\n\n'
+
+
+async def says_that_its_engine_died(wire):
+    """As vLLM 0.32 does, run: an error event, then [DONE], in a stream of 200."""
+    for piece in (ENGINE_DIED, DONE):
+        await wire.send(chunk(piece))
+    await wire.send(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("pieces", [0, 2])
+def test_a_stream_in_which_the_replica_tells_an_error_passes_unchanged_and_is_truncated(
+    tmp_path, pieces
+):
+    async def main():
+        script = stream_then(pieces, says_that_its_engine_died)
+        async with bench(script, log=tmp_path / "log") as at:
+            return await at.client.post(CHAT, chat(stream=True))
+
+    response = run(main())
+    assert response.is_whole
+    assert response.body == b"".join([*PIECES[:pieces], ENGINE_DIED, DONE])
+    outcome = read_log(tmp_path / "log").outcomes[0]
+    assert (outcome.status, outcome.error) == ("truncated", "replica_error")
+
+
 def test_a_stream_that_breaks_within_an_event_still_ends_in_an_error_event_of_its_own():
     async def main():
         async with bench(dies_between_bytes_of_an_event) as at:

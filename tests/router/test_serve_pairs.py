@@ -86,5 +86,7 @@ def test_the_documented_flags_causes_and_metrics_are_those_of_the_code():
     assert HANDOFFS == NAMES
     assert all(f"`{name}`" in PAGE for name in (*CAUSES, *NAMES))
     assert f"of {ROOM_BITS} bits" in PAGE
-    metrics = re.findall(r"^# TYPE (\w+) ", PairCounters([("p", "d")]).page(), re.MULTILINE)
+    counters = PairCounters([("p", "d")])
+    counters.observe_handoff(0, 1.0, 1)
+    metrics = re.findall(r"^# TYPE (\w+) ", counters.page(), re.MULTILINE)
     assert set(re.findall(r"`(pointsman_handoff\w+)`", PAGE)) == set(metrics)

@@ -100,3 +100,31 @@ def test_a_chunk_with_only_a_role_is_not_the_first_token(event, is_token):
     tap = ResponseTap(stream=True)
     tap.feed(event + b"\n\n")
     assert tap.saw_token is is_token
+
+
+# What vLLM 0.32 says in a stream of 200 when its engine dies, shortened.
+ENGINE_DIED = b'data: {"error": {"message": "EngineCore encountered an issue.", "code": 500}}\n\n'
+
+
+def tells_an_error(*pieces: bytes, stream: bool = True) -> bool:
+    tap = ResponseTap(stream=stream)
+    for piece in pieces:
+        tap.feed(piece)
+    return tap.tells_an_error
+
+
+@pytest.mark.parametrize(
+    "event",
+    [ENGINE_DIED, b'data:{"error":{"message":"x"}}\r\n\r\n', b'data: {"error": "overloaded"}\n\n'],
+)
+def test_an_event_that_is_an_error_is_seen_before_done(event):
+    stream = CHUNK * 3 + event + DONE
+    assert tells_an_error(stream)
+    assert tells_an_error(*(stream[at : at + 7] for at in range(0, len(stream), 7)))
+
+
+def test_what_a_model_writes_about_errors_is_no_error():
+    written = b'data: {"choices":[{"text":"data: {\\"error\\": {}}"}],"error":null}\n\n'
+    assert not tells_an_error(CHUNK, written, DONE)
+    assert not tells_an_error(b'data: {"error":null,"choices":[]}\n\n', DONE)
+    assert not tells_an_error(ENGINE_DIED, stream=False)

@@ -26,6 +26,7 @@ from pointsman.router.edge import Complain
 from pointsman.router.membership import Replica
 from pointsman.router.messages import ClientRequest
 from pointsman.router.prompt import CHAT, COMPLETIONS, request_id_of
+from pointsman.router.relay import ERROR_EVENT
 from pointsman.router.service import Router
 from pointsman.router.upstream import ReplicaAddress, UnreachableError
 from pointsman.router.usage import ResponseTap
@@ -278,15 +279,17 @@ class Pick:
     def _ending(self) -> Ending:
         if self._http_status is None:  # nobody has seen an answer
             return Ending() if self._sent.bounds.sees_answer else Ending(OK)
-        status = OK if self._http_status < HTTPStatus.BAD_REQUEST else ERROR
+        status, error = OK if self._http_status < HTTPStatus.BAD_REQUEST else ERROR, self._error
         if self._sent.bounds.reads_answer and not self._is_whole:
             status = TRUNCATED  # by its replica or its client, which Envoy does not say
+        elif self._tap is not None and self._tap.tells_an_error:
+            status, error = TRUNCATED, ERROR_EVENT
         return Ending(
             status,
             self._http_status,
             Ending().usage if self._tap is None else self._tap.usage(),
             self._body_bytes,
-            self._error,
+            error,
         )
 
     def _judge(self, replica: Replica, ending: Ending) -> None:

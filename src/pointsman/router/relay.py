@@ -22,6 +22,7 @@ from pointsman.router.upstream import LostError, ReplicaError
 from pointsman.router.usage import ResponseTap
 
 EVENT_STREAM = b"text/event-stream"
+ERROR_EVENT = "replica_error"  # of a stream that was begun well
 
 # Only the router says these of its answers.
 _OURS = all_but(
@@ -112,6 +113,9 @@ class Relay:
         """The answer has ended as HTTP says it ends; it may be the replica's own error."""
         if self._is_cut_short:
             self.fail(LostError("the replica closed the connection"))
+            return
+        if self._tap.tells_an_error:
+            self._status, self._error = TRUNCATED, ERROR_EVENT
             return
         self._status = OK if self._http_status is not None and self._http_status < 400 else ERROR
 

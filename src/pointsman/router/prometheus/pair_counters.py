@@ -18,7 +18,7 @@ class PairCounters:
         self.urls = list(urls)
         self.made = [0] * len(urls)
         self.took_ms = [Histogram(HANDOFF_MS) for _ in urls]
-        self.moved_bytes = [0] * len(urls)
+        self.moved_bytes: list[int | None] = [None] * len(urls)  # None: nobody has said
         self.failures = dict.fromkeys(CAUSES, 0)
 
     def observe_handoff(self, pair: int, took_ms: float | None, size_bytes: int | None) -> None:
@@ -26,7 +26,8 @@ class PairCounters:
         self.made[pair] += 1
         if took_ms is not None:
             self.took_ms[pair].observe(took_ms)
-        self.moved_bytes[pair] += size_bytes or 0
+        if size_bytes is not None:
+            self.moved_bytes[pair] = (self.moved_bytes[pair] or 0) + size_bytes
 
     def observe_fall_back(self, cause: str) -> None:
         """One was not made."""
