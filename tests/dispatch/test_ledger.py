@@ -180,11 +180,18 @@ def test_what_an_engine_says_of_others_requests_counts_and_never_replaces_our_ow
     ledger.read(0, (4.0, 3.0, 0.5), 0.0)  # ours is one of those that wait; one may be on its way
     seen = view(ledger, 0.0)
     assert seen[rows.REQUESTS].tolist() == [1 + 2 + 3, 0]
-    assert seen[rows.FREE_AT_MS].tolist() == [50 + 2 * 100, 0]
+    # Two others wait, each of them like the mean of those that we sent.
+    assert seen[rows.FREE_AT_MS].tolist() == [50 + 2 * 50, 0]
     assert seen[rows.WAITING_REQUESTS].tolist() == [4, 0]
     assert seen[rows.RUNNING_REQUESTS].tolist() == [3, 0]
     ledger.read(0, (0.0, 0.0, 0.1), 1.0)  # it says less than we sent: ours stay
     assert view(ledger, 0.0)[rows.REQUESTS].tolist() == [1, 0]
+
+
+def test_before_anything_was_sent_others_requests_are_like_the_one_that_is_asked_about():
+    ledger = Ledger([FACTS])
+    ledger.read(0, (3.0, 0.0, 0.5), 0.0)
+    assert view(ledger, 0.0, tokens=100)[rows.FREE_AT_MS].tolist() == [2 * 100]
 
 
 def test_a_kv_use_that_is_not_known_is_neither_0_nor_a_reason():

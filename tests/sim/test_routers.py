@@ -119,18 +119,19 @@ def test_own_requests_are_not_counted_again_when_the_gauges_show_them():
     assert found == [0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 0]
 
 
-def test_others_that_wait_are_priced_as_this_prompt_but_for_one():
-    """The first of A's four runs until 110 ms, three wait. B sees two of them at 5 ms: 2 x 5 ms; at
-    6 ms B's own one waits too, 5 ms of prefill of which 1 ms may be done, and A's as before."""
+def test_others_that_wait_are_priced_as_the_mean_of_those_sent_but_for_one():
+    """The first of A's four runs until 110 ms, three wait. B sees two of them at 5 ms, each of 100
+    ms as all that were sent; at 6 ms B's own one waits too, 5 ms of prefill of which 1 ms may be
+    done, and A's two, of (4 x 100 + 5) / 5 ms now."""
     requests = asked(*((float(k), *BIG) for k in range(4)), (5, *SMALL), (6, *SMALL))
     assert run(requests, the_first, alike(1), "AAAABB").expected_wait_ms[4:].tolist() == [
-        10.0,
-        14.0,
+        200.0,
+        4.0 + 2 * 81.0,
     ]
 
 
-def test_others_that_wait_are_priced_as_this_prompt_and_those_that_run_take_seats():
-    """One seat: of A's four on replica 0 one runs and three wait. B sees two waiting (10 ms of
+def test_others_that_wait_are_priced_and_those_that_run_take_seats():
+    """One seat: of A's four on replica 0 one runs and three wait. B sees two waiting (200 ms of
     prefill) and one running, so that it lacks three seats: 3 x 16 tokens x (10 + 1) ms."""
     fleet = alike(1, max_num_seqs=1)
     requests = asked(*((float(k), *BIG) for k in range(4)), (5, *SMALL))

@@ -12,6 +12,8 @@ import numpy as np
 from pointsman.core.compiled import inner, inner_inlined
 from pointsman.policies.in_flight import LONGEST_OUTPUT, NONE, InFlight
 
+US_A_MS = 1000.0
+
 
 @inner_inlined
 def count_sent(known: InFlight, r: int, i: int, prompt_tokens: int) -> None:
@@ -28,6 +30,16 @@ def count_sent(known: InFlight, r: int, i: int, prompt_tokens: int) -> None:
     else:
         known.flights[account.newest].newer = i
     account.newest = i
+    if flight.work_ms > 0.0:
+        known.sent[0] += 1
+        known.sent[1] += int(US_A_MS * flight.work_ms + 0.5)
+
+
+@inner_inlined
+def mean_work_ms(known: InFlight, otherwise_ms: float) -> float:
+    """What the prefill of a request takes, cached parts left out: the mean of those sent."""
+    sent = known.sent
+    return sent[1] / (US_A_MS * sent[0]) if sent[0] > 0 else otherwise_ms
 
 
 @inner_inlined

@@ -23,6 +23,7 @@ from pointsman.dispatch.accounts import (
     count_sent,
     count_tokens,
     learn_output,
+    mean_work_ms,
     pending_wait_ms,
 )
 from pointsman.dispatch.live import AWAITED, LINK, PAIR, REPLICA, SLOT, Live
@@ -69,7 +70,7 @@ def handle_of_live(live: Live) -> Handle:
     return handle_of((*live.in_flight, *live[1:]))
 
 
-LIVE_WORDS = 28  # of that handle
+LIVE_WORDS = 30  # of that handle
 
 
 @inner_inlined
@@ -83,15 +84,16 @@ def live_at(handle: Any) -> Live:
         _FLOATS(handle[10], (handle[11],)),
         _FLOATS(handle[12], (handle[13],)),
         _COUNTERS(handle[14], (handle[15],)),
+        _COUNTERS(handle[16], (handle[17],)),
     )
     return Live(
         known,
-        _REPLICAS(handle[16], (handle[17],)),
-        _SLOTS(handle[18], (handle[19],)),
-        _FLOATS(handle[20], (handle[21],)),
-        _AWAITED(handle[22], (handle[23],)),
-        _PAIRS(handle[24], (handle[25],)),
-        _LINKS(handle[26], (handle[27],)),
+        _REPLICAS(handle[18], (handle[19],)),
+        _SLOTS(handle[20], (handle[21],)),
+        _FLOATS(handle[22], (handle[23],)),
+        _AWAITED(handle[24], (handle[25],)),
+        _PAIRS(handle[26], (handle[27],)),
+        _LINKS(handle[28], (handle[29],)),
     )
 
 
@@ -192,7 +194,8 @@ def _wait_ms(live: Live, r: int, work_ms: float, now_ms: float, held: float) -> 
     ``held``: those held for the replica, or 0.
     """
     costs, account = live.replicas[r], live.in_flight.accounts[r]
-    wait_ms = float(pending_wait_ms(live.in_flight, r, now_ms) + costs.foreign_waiting * work_ms)
+    others_ms = costs.foreign_waiting * mean_work_ms(live.in_flight, work_ms)
+    wait_ms = float(pending_wait_ms(live.in_flight, r, now_ms) + others_ms)
     if held > 0.0:
         wait_ms += live.awaited[r].work_ms
     iteration_ms = iteration_takes_ms(live, r, float(account.steps))

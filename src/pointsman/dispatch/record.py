@@ -281,6 +281,7 @@ class Accounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held: dict[str, bytes]
     answers: dict[str, bytes]
     finished: tuple[int, int, int]
+    sent: tuple[int, int] = (0, 0)
     pairs: dict[str, bytes] | msgspec.UnsetType = msgspec.UNSET
     link: dict[str, bytes] | msgspec.UnsetType = msgspec.UNSET
 

@@ -101,7 +101,7 @@ def restore(ledger: Ledger, snapshot: Snapshot) -> dict[int, int]:
     _link(ledger, requests["replica"], requests["decoding"] > 0)
     _restore_held(ledger, _read(given.held, _HELD), of_replicas["awaited_work_ms"])
     ledger.next_number = snapshot.next_sequence
-    known.finished[:] = given.finished
+    known.finished[:], known.sent[:] = given.finished, given.sent
     _restore_answers(ledger, _read(given.answers, _ANSWERS))
     if not isinstance(given.pairs, msgspec.UnsetType):
         ledger.live.pairs["factor"] = _read(given.pairs, _PAIRS)["factor"]
@@ -182,12 +182,14 @@ def _accounts(ledger: Ledger) -> Accounts:
         "ended_by": known.ended_by[lengths],
     }
     finished, lacking, tokens = known.finished.tolist()
+    sent, work_us = known.sent.tolist()
     return Accounts(
         of_replicas=_packed(of_replicas, _OF_REPLICAS),
         of_requests=_packed(requests, _OF_REQUESTS),
         held=_packed(_held(ledger), _HELD),
         answers=_packed(answers, _ANSWERS),
         finished=(finished, lacking, tokens),
+        sent=(sent, work_us),
         **_of_pairs(ledger),
     )
 

@@ -72,6 +72,7 @@ class InFlight(NamedTuple):
     ended_by: NDArray[np.float64]
     output_counts: NDArray[np.float64]
     finished: NDArray[np.int64]  # answers, those that ended_by lacks yet, tokens of all
+    sent: NDArray[np.int64]  # requests with a prefill of their own, and us that those take in all
 
 
 FLIGHTS_TYPE = types.Array(numba.from_dtype(FLIGHT), 1, "C")
@@ -84,6 +85,7 @@ IN_FLIGHT_TYPE = types.NamedTuple(
         types.Array(types.int32, 2, "C"),
         types.Array(types.float64, 1, "C"),
         types.Array(types.float64, 1, "C"),
+        types.Array(types.int64, 1, "C"),
         types.Array(types.int64, 1, "C"),
     ),
     InFlight,
@@ -107,4 +109,5 @@ def idle_in_flight(
         ended_by=np.zeros(LONGEST_OUTPUT + 1, dtype=np.float64),
         output_counts=np.zeros(LONGEST_OUTPUT + 1, dtype=np.float64),
         finished=np.zeros(3, dtype=np.int64),
+        sent=np.zeros(2, dtype=np.int64),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pointsman.core.compiled import inner, inner_inlined
-from pointsman.dispatch.accounts import pending_wait_ms
+from pointsman.dispatch.accounts import mean_work_ms, pending_wait_ms
 from pointsman.policies.policy import (
     CANDIDATE,
     CONTEXT_TOKENS,
@@ -215,13 +215,13 @@ def _wait_behind_ms(
 @inner_inlined
 def _others_there(fleet: Fleet, traffic: Traffic, r: int, i: int, held: int) -> tuple[float, float]:
     """Prefill and number of those ``held`` for the replica (all of them, or 0) and of other
-    routers' requests there; those that wait are taken to be like this one, and uncached."""
+    routers' requests there; those that wait are taken to be like those sent so far, on the mean."""
     waiting_ms, count = 0.0, float(held)
     if held > 0:
         waiting_ms = traffic.awaited[r].work_ms
     if fleet.knowledge.clock[0].routers > 1:
         sight = _sight_of(fleet, r)
-        waiting_ms += sight.waiting * work_ms(fleet, r, i, 0.0)
+        waiting_ms += sight.waiting * mean_work_ms(fleet.in_flight, work_ms(fleet, r, i, 0.0))
         count += sight.waiting + sight.running
     return waiting_ms, count
 

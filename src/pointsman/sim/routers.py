@@ -5,7 +5,7 @@
 
 What a router did not send it knows from the engines' gauges alone, by the live router's rule: what
 waits and runs there beyond its own counts as another router's (docs/engines.md). Cache events reach
-all of them at the same time; how long answers are, all learn from all.
+all of them at the same time; how long answers and prefills are, all learn from all.
 """
 
 from __future__ import annotations
