@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pointsman.bench.engines.llamacpp import SLOTS as SLOTS
 from pointsman.bench.engines.llamacpp import LlamaCpp
 from pointsman.bench.engines.protocol import HandOff, Instance, Model
 from pointsman.bench.engines.running import Running, start

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -62,7 +63,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     import xllamacpp
 
-    server = xllamacpp.Server(_parameters(asked))
+    try:
+        server = xllamacpp.Server(_parameters(asked))
+    except RuntimeError as error:
+        sys.exit(f"llama.cpp does not start with {asked.model}: {error}")
     print("listening on", server.listening_address, flush=True)
     told.wait()
     os._exit(0)  # its threads end with the process

@@ -66,7 +66,7 @@ def missing_gpus(gpus: Sequence[str], wanted: int) -> list[Missing]:
         return []
     return [
         Missing(
-            f"{wanted} GPUs for all replicas together; {len(gpus)} visible",
+            f"GPUs for all replicas together: {wanted} wanted, {len(gpus)} visible",
             "use fewer replicas or ranks, or a machine with more (nvidia-smi,"
             " CUDA_VISIBLE_DEVICES)",
         )

@@ -48,10 +48,11 @@ _NIXL_ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 @dataclass(frozen=True, slots=True)
 class Vllm:
-    """``command``: vLLM's own. ``device``: what it was built for."""
+    """``command``: vLLM's own. ``device``: what it was built for; ``cache_gib``: of KV, on CPUs."""
 
     command: str = "vllm"
     device: Literal["gpu", "cpu"] = "gpu"
+    cache_gib: int = 1
     name: str = "vllm"
     signals: str | None = "vllm"
     handoffs: tuple[str, ...] = (NIXL, SHARED_STORAGE)
@@ -125,7 +126,7 @@ class Vllm:
         if self.device == "cpu":
             command += ["--enforce-eager", "--block-size", "32"]
         command += self._handoff_flags(instance)
-        environment = (*_environment(self.device, instance), *_meeting(self, instance, ports))
+        environment = (*_environment(self, instance), *_meeting(self, instance, ports))
         return Launch(
             local_url(ports.serving), (*command, *instance.flags), tuple(sorted(environment))
         )
@@ -175,13 +176,13 @@ def _succeeded(body: bytes) -> bool:
         return False
 
 
-def _environment(device: str, instance: Instance) -> list[tuple[str, str]]:
+def _environment(engine: Vllm, instance: Instance) -> list[tuple[str, str]]:
     """Nothing is fetched; one set of cores a rank, apart by ``|``."""
     made = [(name, "1") for name in _OFFLINE]
     made.append(("VLLM_SERVER_DEV_MODE", "1"))
-    if device == "gpu":
+    if engine.device == "gpu":
         return [*made, ("CUDA_VISIBLE_DEVICES", ",".join(instance.gpus))] if instance.gpus else made
-    made.append(("VLLM_CPU_KVCACHE_SPACE", "1"))  # GiB
+    made.append(("VLLM_CPU_KVCACHE_SPACE", str(engine.cache_gib)))
     if instance.cores:
         size = len(instance.cores) // instance.ranks
         words = list(map(str, instance.cores))
