@@ -86,6 +86,9 @@ def test_without_a_url_or_an_answer_a_running_server_is_missing(tmp_path):
         External().launch(instances[0], PORTS)
 
 
-def test_a_url_that_is_none_is_refused():
-    with pytest.raises(InputError, match="url is 'localhost:8000'; expected http://HOST:PORT"):
-        External().missing([Instance(MODEL, url="localhost:8000")], Machine((), Path()))
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "http://:80", "http://localhost:port", "ftp://a"]
+)
+def test_a_url_that_is_none_is_refused(url):
+    with pytest.raises(InputError, match=f"url is '{url}'; expected http://HOST:PORT"):
+        External().missing([Instance(MODEL, url=url)], Machine((), Path()))

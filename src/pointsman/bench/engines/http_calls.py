@@ -36,9 +36,13 @@ def call(
 ) -> Answer:
     """What it answers to this, by no proxy. Raises MachineError where it does not."""
     parts = urlsplit(url)
-    if parts.scheme not in _CONNECTIONS or not parts.hostname:
+    try:
+        kind, host, port = _CONNECTIONS[parts.scheme], parts.hostname or "", parts.port
+    except (KeyError, ValueError):
+        host = ""
+    if not host:
         raise wrong_value("engine", "url", url, "http://HOST:PORT")
-    connection = _CONNECTIONS[parts.scheme](parts.hostname, parts.port, timeout=timeout_s)
+    connection = kind(host, port, timeout=timeout_s)
     content = None if body is None else json.dumps(body).encode()
     try:
         headers = {} if content is None else {"content-type": "application/json"}
