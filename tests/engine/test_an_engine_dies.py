@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from pointsman.bench.engines.tiny_model import tiny_model
 from pointsman.dispatch.log_file import read_log
 from pointsman.replay.replay import replay_same
 from tests.router.raw_http import RawClient
@@ -20,7 +21,6 @@ for needed in ("xllamacpp", "gguf", "tokenizers"):
     pytest.importorskip(needed, reason=f"{needed} is missing: pip install pointsman[llamacpp]")
 
 from tests.engine.llama_server import Engine, llama_server  # noqa: E402
-from tests.engine.tiny_model import tiny_model  # noqa: E402
 
 CLIENTS = 12
 REQUESTS = 6

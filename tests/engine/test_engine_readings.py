@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pointsman.bench.engines.llamacpp import SLOTS
+from pointsman.bench.engines.tiny_model import tiny_model
 from pointsman.router.engine.fetch import Limits
 from pointsman.router.engine.reading import EngineReading
 from pointsman.router.engine.scraper import EnginePages, read_engine
@@ -19,8 +21,7 @@ pytestmark = pytest.mark.engine
 for needed in ("xllamacpp", "gguf", "tokenizers"):
     pytest.importorskip(needed, reason=f"{needed} is missing: pip install pointsman[llamacpp]")
 
-from tests.engine.llama_server import SLOTS, Engine, llama_server  # noqa: E402
-from tests.engine.tiny_model import tiny_model  # noqa: E402
+from tests.engine.llama_server import Engine, llama_server  # noqa: E402
 
 DEADLINE_S = 60
 PROMPT = "def double(x):\n    return x + x\n" * 30

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from pointsman.bench.engines.tiny_model import tiny_model
 from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.record import HandedOff
 from pointsman.replay.replay import replay_same
@@ -20,7 +21,6 @@ for needed in ("xllamacpp", "gguf", "tokenizers"):
     pytest.importorskip(needed, reason=f"{needed} is missing: pip install pointsman[llamacpp]")
 
 from tests.engine.llama_server import llama_server  # noqa: E402
-from tests.engine.tiny_model import tiny_model  # noqa: E402
 
 PROMPT = "The points were set for the down line, and the signal stood at danger. " * 60
 REQUESTS = 4

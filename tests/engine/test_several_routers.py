@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.bench.engines.tiny_model import tiny_model
 from tests.router.raw_http import RawClient
 from tests.router.routers import run
 from tests.router.serve_process import serving
@@ -20,7 +21,6 @@ for needed in ("xllamacpp", "gguf", "tokenizers"):
     pytest.importorskip(needed, reason=f"{needed} is missing: pip install pointsman[llamacpp]")
 
 from tests.engine.llama_server import llama_server  # noqa: E402
-from tests.engine.tiny_model import tiny_model  # noqa: E402
 
 SESSIONS = 8
 TURNS = 6

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pointsman import FifoFleet, policy_named, simulate
+from pointsman.bench.engines.tiny_model import tiny_model
 from pointsman.cli.main import main
 from pointsman.dispatch.log_file import Log, read_log
 from pointsman.replay.replay import replay_same
@@ -25,7 +26,6 @@ for needed in ("xllamacpp", "gguf", "tokenizers"):
     pytest.importorskip(needed, reason=f"{needed} is missing: pip install pointsman[llamacpp]")
 
 from tests.engine.llama_server import llama_server  # noqa: E402
-from tests.engine.tiny_model import tiny_model  # noqa: E402
 
 GROUPS = 3  # sessions of a group share a system prompt
 SESSIONS = 9  # an odd number: round robin moves a session at every turn

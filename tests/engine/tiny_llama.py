@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.engine import tiny_model as tiny
+from pointsman.bench.engines import tiny_model as tiny
 
 END_OF_TEXT, _, END_OF_TURN = tiny.SPECIAL
 
@@ -35,7 +35,7 @@ def write_llama(folder: Path) -> None:
     )
     LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=tiny._tokenizer(),
+        tokenizer_object=tiny.tokenizer(),
         bos_token=END_OF_TEXT,
         eos_token=END_OF_TURN,
         pad_token=END_OF_TEXT,

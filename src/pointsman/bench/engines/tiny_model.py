@@ -1,18 +1,24 @@
 """A tiny random Llama as a GGUF file: a real model for a real engine, with nothing to download.
 
-It talks nonsense, at a few thousand tokens a second on one core. The same file every time:
-the tokenizer is trained on Python's own library, the weights are drawn from a fixed seed.
+It talks nonsense, at a few thousand tokens a second on one core. The same file every time with one
+Python: the tokenizer is trained on its library, the weights are drawn from a fixed seed. They are
+wider than usual, so that the likeliest token leads by much and greedy answers stay the same.
+Needs gguf and tokenizers (extra [llamacpp]).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 HIDDEN = 256
 LAYERS = 4
@@ -32,24 +38,36 @@ CHAT_TEMPLATE = (
 TRAINING_FILES = 150
 
 
-def tiny_model() -> Path:
-    """The file, made at the first call and kept in the folder for temporary files."""
-    name = f"pointsman-tiny-{HIDDEN}x{LAYERS}-{sys.version_info.major}{sys.version_info.minor}.gguf"
-    path = Path(tempfile.gettempdir()) / name
+def tiny_model(folder: Path | None = None) -> Path:
+    """The file, made at the first call; it is kept in ``folder``, else in the user's cache folder
+    ($XDG_CACHE_HOME or ~/.cache). Made at the same time by several, it is there once, whole."""
+    name = f"tiny-{HIDDEN}x{LAYERS}-{sys.version_info.major}{sys.version_info.minor}.gguf"
+    path = (models_folder() if folder is None else folder) / name
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".gguf")
         os.close(handle)
-        _write(Path(temporary))
-        os.replace(temporary, path)
+        try:
+            _write(Path(temporary))
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
     return path
 
 
-def _tokenizer():
+def models_folder() -> Path:
+    """Where models that we make are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "pointsman" / "models"
+
+
+def tokenizer() -> Any:
+    """Of ``tokenizers``, trained."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trained.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         special_tokens=SPECIAL,
@@ -57,8 +75,8 @@ def _tokenizer():
         show_progress=False,
     )
     library = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))[:TRAINING_FILES]
-    tokenizer.train([str(path) for path in library], trainer)
-    return tokenizer
+    trained.train([str(path) for path in library], trainer)
+    return trained
 
 
 def _write(path: Path) -> None:
@@ -85,12 +103,10 @@ def _write(path: Path) -> None:
     writer.close()
 
 
-def _add_tokenizer(writer) -> None:
-    import json
-
+def _add_tokenizer(writer: Any) -> None:
     import gguf
 
-    trained = json.loads(_tokenizer().to_str())["model"]
+    trained = json.loads(tokenizer().to_str())["model"]
     tokens = sorted(trained["vocab"], key=trained["vocab"].get)
     pairs = trained["merges"]
     special, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
@@ -107,10 +123,10 @@ def _add_tokenizer(writer) -> None:
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def _tensors():
+def _tensors() -> Iterator[tuple[str, NDArray[Any]]]:
     draws = np.random.default_rng(0)
 
-    def normal(rows: int, columns: int, deviation: float):
+    def normal(rows: int, columns: int, deviation: float) -> NDArray[Any]:
         return (draws.standard_normal((rows, columns)) * deviation).astype(np.float16)
 
     ones = np.ones(HIDDEN, dtype=np.float32)

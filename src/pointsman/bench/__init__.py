@@ -1,0 +1,1 @@
+"""Experiments on real engines: what they need, how they run, what they leave."""

@@ -1,0 +1,1 @@
+"""Engines that serve a model: one file each behind one protocol."""
