@@ -41,9 +41,10 @@ def read_object(path: Path) -> dict[str, Any]:
 def decode(document: dict[str, Any]) -> Envelope | Problem:
     """A typed envelope, or the first thing that is wrong with it."""
     try:
-        return msgspec.convert(document, Envelope)
+        envelope: Envelope = msgspec.convert(document, Envelope)
     except msgspec.ValidationError as error:
         return _problem(str(error), document)
+    return envelope
 
 
 def read_envelope(path: Path) -> Envelope:

@@ -1,9 +1,9 @@
 """One measured configuration as a file: the two kinds of evidence, one tagged union.
 
-``Envelope = ServingGroup | MechanismRun``, told apart by ``kind``. The lessons' required fields stand
-at the top under the lessons' names (distributed inference, step 5; serving replica routing, step 5);
-what makes them mean something stands beside them. ``decision`` is null here for good: what is
-decided from several files is written beside them (``decision_file.py``).
+``Envelope = ServingGroup | MechanismRun``, told apart by ``kind``. The lessons' required fields
+stand at the top under the lessons' names (distributed inference, step 5; serving replica routing,
+step 5); what makes them mean something stands beside them. ``decision`` is null here for good: what
+is decided from several files is written beside them (``decision_file.py``).
 """
 
 from __future__ import annotations
@@ -34,11 +34,7 @@ Mode = Literal["replica", "pd_disaggregated"]  # the lesson's words
 CacheState = Literal["reset", "carried", "unknown"]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every part of a file is: immutable, by name, without keys that nobody knows."""
-
-
-class Model(Part):
+class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which weights and which tokenizer; null where the engine does not say."""
 
     id: str
@@ -48,7 +44,7 @@ class Model(Part):
     dtype: str | None
 
 
-class Backend(Part):
+class Backend(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What answered: the engine as it was started."""
 
     engine: str
@@ -58,7 +54,7 @@ class Backend(Part):
     router_command: str | None = None
 
 
-class Layout(Part):
+class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The shape that is measured: the variable under test."""
 
     mode: Mode
@@ -81,7 +77,7 @@ class Layout(Part):
             raise ValueError("prefills and decodes do not add up to replicas")
 
 
-class Workload(Part):
+class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was asked, the same for all groups that are compared."""
 
     id: str
@@ -99,7 +95,7 @@ class Workload(Part):
     seed: Count | None = None  # of the generator or the prompts
 
 
-class Hardware(Part):
+class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The machine, whole: how much of it a group uses follows from its layout."""
 
     cpu: str
@@ -111,7 +107,7 @@ class Hardware(Part):
     driver: str | None = None
 
 
-class Bounds(Part):
+class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a value may lie; ``n`` repeats."""
 
     low: float
@@ -120,7 +116,7 @@ class Bounds(Part):
     n: AtLeastOne
 
 
-class Detail(Part):
+class Detail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One metric: what it is, where it comes from or why it is null, and its noise."""
 
     unit: str
@@ -132,7 +128,7 @@ class Detail(Part):
     interval: Bounds | None = None  # null with fewer than two repeats
 
 
-class Definitions(Part):
+class Definitions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all figures of the file share."""
 
     p95_of: Literal["e2e_ms"]
@@ -155,7 +151,7 @@ DEFINITIONS = Definitions(
 )
 
 
-class Statuses(Part):
+class Statuses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What became of all offered requests; the counts add up to ``offered``."""
 
     offered: Count
@@ -172,7 +168,7 @@ class Statuses(Part):
             raise ValueError(f"the counts add up to {self.ok + ended}, offered is {self.offered}")
 
 
-class Objectives(Part):
+class Objectives(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a request was to keep, and how many were to keep it; null asks for nothing."""
 
     ttft_ms: Amount | None = None
@@ -181,7 +177,7 @@ class Objectives(Part):
     attainment: Fraction | None = None
 
 
-class Goodput(Part):
+class Goodput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Requests that met every objective, out of **all** offered."""
 
     objectives: Objectives
@@ -194,7 +190,7 @@ class Goodput(Part):
             raise ValueError("fraction is not met over offered")
 
 
-class ReplicaLoad(Part):
+class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one replica got."""
 
     replica: str
@@ -203,7 +199,7 @@ class ReplicaLoad(Part):
     tokens: Count  # prompt and output
 
 
-class Disturbance(Part):
+class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far the client was from what it was asked to do; null where nobody looked."""
 
     schedule_delay_p99_ms: Amount | None = None
@@ -214,7 +210,7 @@ class Disturbance(Part):
     coalesced: Count | None = None  # answers that came in one read
 
 
-class SideFile(Part):
+class SideFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file beside this one."""
 
     file: str  # relative to it
@@ -222,7 +218,7 @@ class SideFile(Part):
     rows: Count
 
 
-class Repeat(Part):
+class Repeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One run of the workload through the group."""
 
     number: AtLeastOne
@@ -238,7 +234,7 @@ class Repeat(Part):
     rows: SideFile | None = None
 
 
-class Failure(Part):
+class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a group ended, why, and how to try again."""
 
     stage: str  # preflight, start, ready, warm-up, load, collect, client, interrupted
@@ -246,7 +242,14 @@ class Failure(Part):
     retry: str
 
 
-class ServingGroup(Part, tag_field="kind", tag="serving_group"):
+class ServingGroup(
+    msgspec.Struct,
+    tag_field="kind",
+    tag="serving_group",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
     """One group: engines, a workload, figures."""
 
     schema: Literal["pointsman.evidence/1"]
@@ -283,7 +286,14 @@ class ServingGroup(Part, tag_field="kind", tag="serving_group"):
             raise ValueError("no repeat, and no failure that says why")
 
 
-class MechanismRun(Part, tag_field="kind", tag="mechanism_run"):
+class MechanismRun(
+    msgspec.Struct,
+    tag_field="kind",
+    tag="mechanism_run",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
     """The mechanism by itself: fixed costs on ranks, round robin against least loaded."""
 
     schema: Literal["pointsman.evidence/1"]

@@ -10,11 +10,7 @@ import msgspec
 from pointsman.evidence.metrics import Amount, AtLeastOne, Count
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class MechanismWorkload(_Part):
+class MechanismWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The costs, and what one unit of them is."""
 
     id: str
@@ -27,14 +23,14 @@ class MechanismWorkload(_Part):
     repeats: AtLeastOne
 
 
-class MechanismRepeat(_Part):
+class MechanismRepeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One timed round of one strategy."""
 
     rank_elapsed_ms: tuple[Amount, ...]
     max_rank_makespan_ms: Amount
 
 
-class StrategyRow(_Part):
+class StrategyRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One strategy; times are means over its repeats, each of which is kept."""
 
     strategy: str
@@ -45,7 +41,7 @@ class StrategyRow(_Part):
     repeats: tuple[MechanismRepeat, ...]
 
 
-class MechanismMetrics(_Part):
+class MechanismMetrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A row a strategy; none where the run failed."""
 
     rows: tuple[StrategyRow, ...]
