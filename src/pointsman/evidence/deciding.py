@@ -31,11 +31,11 @@ from pointsman.evidence.group import (
 from pointsman.evidence.judging import Rule, judge
 from pointsman.evidence.mechanism_verdict import NEXT, judge_mechanism
 from pointsman.evidence.mechanism_view import strategies_of
-from pointsman.verdict.decide import NEXT_ACTIONS, REJECT
+from pointsman.verdict.decide import NEXT_ACTIONS, REJECT, TUNE
 
 SCOPE = {
     "simulation": "a simulation: it ranks candidates and measures nothing",
-    "real_engine_cpu": "real engines on CPUs: which order the groups have, not what GPUs would take",
+    "real_engine_cpu": "real engines on CPUs: the order of the groups, not what GPUs would take",
     "real_engine_gpu": "real engines on GPUs: this model, these devices, this workload",
     "mechanism_cpu": "two processes of one machine: the dealing of work, no GPU's time",
     "mechanism_gpu": "the dealing of work by itself: no engine, no cache, no network",
@@ -67,12 +67,14 @@ def decide_files(files: Sequence[Path], label: str, choice: Choice, rule: Rule) 
     Raises InputError where a file is not sound, nothing can be compared, or the baseline failed.
     """
     check_vary(choice.vary)
-    groups, mechanisms = _read(files)
+    groups, mechanisms, not_compared = _read(files)
     if len(groups) < 2 and not mechanisms:
         found = f"found {groups[0].file}" if groups else "found none"
         raise InputError(
             f"{label}: expected a baseline and a candidate, or a mechanism run; {found}"
         )
+    if len(groups) == 1:
+        not_compared.append(f"{groups[0].file}: is the only group")
     return DecisionDocument(
         schema=DECISION_SCHEMA,
         pointsman=our_version(),
@@ -82,28 +84,31 @@ def decide_files(files: Sequence[Path], label: str, choice: Choice, rule: Rule) 
         max_comm_ratio=rule.limits.max_comm_ratio,
         groups=_decide_groups(groups, label, choice, rule) if len(groups) > 1 else (),
         mechanisms=tuple(_decide_mechanism(each, rule) for each in mechanisms),
+        not_compared=tuple(not_compared),
     )
 
 
-def _read(files: Sequence[Path]) -> tuple[list[Group], list[Mechanism]]:
+def _read(files: Sequence[Path]) -> tuple[list[Group], list[Mechanism], list[str]]:
     groups: list[Group] = []
     mechanisms: list[Mechanism] = []
+    others: list[str] = []
     for path in files:
         document = read_object(path)
         if is_ours(document) and not str(document["schema"]).startswith("pointsman.evidence/"):
-            continue  # a prediction, an estimate: no evidence
+            others.append(f"{path.name}: is {document['schema']}, no evidence")
+            continue
         report = check_file(path)
         if report.problems:
             more = len(report.problems) - 1
-            others = f" (and {more} more: see `pointsman evidence check`)" if more else ""
-            raise InputError(f"{path}: {report.problems[0].text}{others}")
+            rest = f" (and {more} more: see `pointsman evidence check`)" if more else ""
+            raise InputError(f"{path}: {report.problems[0].text}{rest}")
         content = read_file(path)
         if kind_of(document) == MECHANISM:
             digest = hashlib.sha256(content).hexdigest()
             mechanisms.append(Mechanism(path, document, digest))
         else:
             groups.append(_group(path, document, content))
-    return groups, mechanisms
+    return groups, mechanisms, others
 
 
 def _group(path: Path, document: dict[str, Any], content: bytes) -> Group:
@@ -215,7 +220,7 @@ def _decide_mechanism(mechanism: Mechanism, rule: Rule) -> MechanismDecision:
             evidence_level=level,
             decision=REJECT,
             reason=f"failed at {_told(failure)}; no strategy is compared",
-            next_action=NEXT[REJECT][0],
+            next_action=NEXT[TUNE][0],
             next_steps=(failure.retry,),
             failure=failure,
         )

@@ -69,11 +69,13 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     max_comm_ratio: float
     groups: tuple[GroupDecision, ...]
     mechanisms: tuple[MechanismDecision, ...]
+    not_compared: tuple[str, ...]  # files, each with the reason
 
     @property
     def decisions(self) -> tuple[str, ...]:
         """Every decision in it."""
-        return tuple(each.decision for each in (*self.groups, *self.mechanisms))
+        of_groups = tuple(each.decision for each in self.groups)
+        return of_groups + tuple(each.decision for each in self.mechanisms)
 
 
 def our_version() -> str:

@@ -1,7 +1,7 @@
 """What a mechanism run shows: is the slowest rank relieved, and does the gain hold in every repeat?
 
-Source: the lesson on serving replica routing, step 5.4. A mechanism that passes goes on to a serving
-experiment; it says nothing of a real model's cache hits, of the network or of tails.
+Source: the lesson on serving replica routing, step 5.4. A mechanism that passes goes on to a
+serving experiment; it says nothing of a real model's cache hits, of the network or of tails.
 """
 
 from __future__ import annotations
