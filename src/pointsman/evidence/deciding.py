@@ -71,7 +71,8 @@ def decide_files(files: Sequence[Path], label: str, choice: Choice, rule: Rule) 
     if len(groups) < 2 and not mechanisms:
         found = f"found {groups[0].file}" if groups else "found none"
         raise InputError(
-            f"{label}: expected a baseline and a candidate, or a mechanism run; {found}"
+            f"{label}: expected measured groups, a baseline and a candidate, or a mechanism run;"
+            f" {found} (two estimates are compared as BASELINE CANDIDATE)"
         )
     if len(groups) == 1:
         not_compared.append(f"{groups[0].file}: is the only group")

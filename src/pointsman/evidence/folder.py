@@ -24,6 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NAME_WANTED = "letters, digits, dot, dash and underscore, beginning with a letter or digit"
 _MOST_RUNS = 10_000
 DECISION_STEM = "decision"
+_DECISION = re.compile(rf"(.*\.)?{DECISION_STEM}(-\d+)?\.json")
 
 
 def new_label_folder(results: Path, label: str | None) -> Path:
@@ -74,7 +75,7 @@ def label_folder(results: Path, label: str | None) -> Path:
 def evidence_files(folder: Path) -> list[Path]:
     """All JSON files of a label but its decisions, by name."""
     files = sorted(folder.glob("*.json"))
-    return [file for file in files if not re.match(rf"{DECISION_STEM}(-\d+)?\.json", file.name)]
+    return [file for file in files if not _DECISION.fullmatch(file.name)]
 
 
 def write_envelope(folder: Path, envelope: Envelope) -> Path:
