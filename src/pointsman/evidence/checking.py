@@ -29,6 +29,7 @@ SERVING, MECHANISM = "serving_group", "mechanism_run"
 # Sources: the lessons on distributed inference (5.5) and on serving replica routing (5.4).
 _SHARED = ("workload", "hardware", "metrics", "evidence_level", "failure", "decision")
 REQUIRED: dict[str, tuple[str, ...]] = {SERVING: ("backend", *_SHARED), MECHANISM: _SHARED}
+_FAMILY = "pointsman.evidence/"
 _OURS: dict[str, tuple[str, ...]] = {
     SERVING: ServingGroup.__struct_fields__,
     MECHANISM: MechanismRun.__struct_fields__,
@@ -67,7 +68,7 @@ def check_file(path: Path) -> FileReport:
     failure = failure_of(document.get("failure"))
     return FileReport(
         file=str(path),
-        kind=kind,
+        kind=None if _is_another(document) else kind,
         schema=_text(document.get("schema")),
         evidence_level=_text(document.get("evidence_level")),
         failure=f"{failure.stage}: {failure.reason}" if failure else None,
@@ -88,6 +89,10 @@ def kind_of(document: dict[str, Any]) -> str:
 def is_ours(document: dict[str, Any]) -> bool:
     """Whether the file claims to be of a schema of ours."""
     return isinstance(document.get("schema"), str) and document["schema"].startswith("pointsman.")
+
+
+def _is_another(document: dict[str, Any]) -> bool:
+    return is_ours(document) and not document["schema"].startswith(_FAMILY)
 
 
 def _problems(document: dict[str, Any], kind: str, path: Path) -> list[Problem]:

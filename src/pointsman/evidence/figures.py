@@ -65,7 +65,7 @@ def _compared(
     low, high = (None, None) if interval is None else (interval.low, interval.high)
     remark = candidate.reason or baseline.reason
     verdict = _verdict(interval, better)
-    if baseline.value is None or candidate.value is None:
+    if better and (baseline.value is None or candidate.value is None):
         verdict = UNKNOWN
         remark = remark or "not said"
     return Compared(name, unit, baseline.value, candidate.value, low, high, verdict, remark)

@@ -12,7 +12,7 @@ degree or hand-off can still be changed; reject: failed, or tails or transfers a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pointsman.evidence.comparable import Comparable
 from pointsman.evidence.figures import (
@@ -108,7 +108,7 @@ def judge(baseline: Group, candidate: Group, comparable: Comparable, rule: Rule)
         logic=logic,
         time=time,
         metrics=compared,
-        checks=(*logic.checks, *checks),
+        checks=(replace(logic.checks[0], name=time), *logic.checks[1:], *checks),
     )
 
 
@@ -217,14 +217,11 @@ def _lesson_doubts(logic: Verdict, candidate: Group) -> list[Doubt]:
 def _figure_doubts(compared: tuple[Compared, ...], time: Compared) -> list[Doubt]:
     doubts = []
     if time.verdict != BETTER:
-        doubts.append(Doubt(f"{time.name} is not told apart from noise", REPEAT))
+        step = "measure more repeats, or more requests in each"
+        doubts.append(Doubt(f"{time.name} is not told apart from noise", step))
     for each in compared:
         if each.verdict == WORSE and each.name != time.name:
-            doubts.append(
-                Doubt(
-                    f"worse: {each.text()}", f"find what makes {each.name} worse before it is run"
-                )
-            )
+            doubts.append(Doubt(f"worse: {each.text()}", f"find what makes {each.name} worse"))
         if each.verdict == UNKNOWN and each.name in NEEDED:
             doubts.append(Doubt(f"{each.name} is not known: {each.remark}", f"measure {each.name}"))
     return doubts
