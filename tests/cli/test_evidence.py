@@ -10,7 +10,7 @@ import pytest
 from pointsman.cli.main import main
 from pointsman.evidence.decision_file import DecisionDocument
 from pointsman.evidence.envelope import Failure
-from pointsman.evidence.metrics import NO_METRICS
+from pointsman.evidence.measured import no_figures
 from tests.evidence.groups import SLOW, TWO, group, three_groups, with_repeats, written
 from tests.evidence.mechanisms import mechanism
 from tests.evidence.test_checking import LESSON_GROUP
@@ -77,12 +77,14 @@ def test_csv_has_a_line_a_group_and_metric(capsys, results):
 
 def test_a_failed_group_is_rejected_with_how_to_retry_and_never_compared(capsys, tmp_path):
     failure = Failure(stage="start", reason="port 8001 is taken", retry="free it, run again")
+    nothing = no_figures("the group failed at stage start")
     failed = group(
         "g1",
         TWO,
         dict.fromkeys(SLOW, (None,)),
         failure=failure,
-        metrics=NO_METRICS,
+        metrics=nothing.metrics,
+        details=nothing.details,
         repeats=(),
         statuses=None,
     )

@@ -79,8 +79,9 @@ def check_file(path: Path) -> FileReport:
 
 def kind_of(document: dict[str, Any]) -> str:
     """By ``kind`` where the file says it, else by what only a mechanism run has."""
-    if document.get("kind") in REQUIRED:
-        return str(document["kind"])
+    kind = document.get("kind")
+    if isinstance(kind, str) and kind in REQUIRED:
+        return kind
     metrics = document.get("metrics")
     has_rows = isinstance(metrics, dict) and "rows" in metrics
     return MECHANISM if has_rows or "environment_profile" in document else SERVING

@@ -16,7 +16,7 @@ import numpy as np
 from pointsman.core.errors import InputError
 from pointsman.core.percentiles import nearest_rank
 from pointsman.evidence.envelope import Bounds, Detail
-from pointsman.evidence.metrics import DEFINITIONS, METRIC_NAMES, MetricName, Metrics
+from pointsman.evidence.metrics import DEFINITIONS, METRIC_NAMES, NO_METRICS, MetricName, Metrics
 from pointsman.metrics.latency import Answers, spread_of
 from pointsman.metrics.rates import window_ms
 from pointsman.verdict.sections import Sections, section_interval
@@ -87,6 +87,20 @@ def group_figures(
         Metrics(**{name: values[name][k] for name in METRIC_NAMES}) for k in range(len(runs) + 1)
     ]
     return GroupFigures(columns[0], details, tuple(columns[1:]))
+
+
+def no_figures(reason: str) -> GroupFigures:
+    """Of a group that failed before anything was measured: every metric null with that reason."""
+    details = {
+        name: Detail(
+            unit=DEFINITIONS[name].unit,
+            definition=DEFINITIONS[name].text,
+            source=None,
+            reason=reason,
+        )
+        for name in METRIC_NAMES
+    }
+    return GroupFigures(NO_METRICS, details, ())
 
 
 def _detail(

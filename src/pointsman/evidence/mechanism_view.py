@@ -63,6 +63,8 @@ def missing_of_row(row: Any) -> list[tuple[str, str]]:
         return [("row", "an object")]
     lacking = [] if isinstance(row.get("strategy"), str) else [("strategy", "a string")]
     if "rank" in row:
+        if not isinstance(row["rank"], int | str):
+            lacking.append(("rank", "a number or a name"))
         return lacking + [
             (names[1], "a number >= 0")
             for names in (_UNITS, _ELAPSED)
@@ -73,11 +75,25 @@ def missing_of_row(row: Any) -> list[tuple[str, str]]:
         for name in (_UNITS[0], _ELAPSED[0])
         if not _is_list_of_numbers(row.get(name))
     ]
-    return lacking + [
-        (name, "a number >= 0")
-        for name in (_MAKESPAN, "throughput_requests_per_s_proxy")
-        if not _is_number(row.get(name))
-    ]
+    return (
+        lacking
+        + [
+            (name, "a number >= 0")
+            for name in (_MAKESPAN, "throughput_requests_per_s_proxy")
+            if not _is_number(row.get(name))
+        ]
+        + [
+            ("repeats", f"a list of objects with {_MAKESPAN}, or none")
+            for each in (row.get("repeats"),)
+            if each is not None and not _are_repeats(each)
+        ]
+    )
+
+
+def _are_repeats(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, dict) and _is_number(each.get(_MAKESPAN)) for each in value
+    )
 
 
 def _is_list_of_numbers(values: Any) -> bool:
