@@ -25,6 +25,7 @@ from pointsman.cli import (
     decide,
     envoy_config,
     estimate,
+    evidence,
     init,
     options,
     pick,
@@ -43,6 +44,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     plan,
     estimate,
     decide,
+    evidence,
     trace,
     policies,
     calibrate,
@@ -66,7 +68,7 @@ EXIT_CODES = f"""\
 exit codes:
   0    done
   1    the machine refused (a file, a port), or a replay disagrees with its log
-  2    usage or input
+  2    usage or input, or a file that evidence check finds unsound
   3    the verdict is reject, under decide --gate
   {EXIT_INTERNAL}   a bug in pointsman
   {EXIT_INTERRUPTED}  interrupted
