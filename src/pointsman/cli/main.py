@@ -26,6 +26,7 @@ from pointsman.cli import (
     envoy_config,
     estimate,
     init,
+    mechanism,
     options,
     pick,
     plan,
@@ -50,6 +51,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     pick,
     envoy_config,
     replay,
+    mechanism,
     init,
 )
 

@@ -1,0 +1,1 @@
+"""Experiments on real hardware, from the file that describes one to the evidence that it leaves."""
