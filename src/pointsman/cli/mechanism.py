@@ -24,13 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ranks", type=int, default=2, metavar="N", help="processes (default: %(default)s)"
     )
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument(
+    parser.add_argument(
         "--dry-run",
         action="store_true",
         help="say what is missing and what would run, and run nothing (default: where the GPUs are"
         " missing)",
     )
+    how = parser.add_mutually_exclusive_group()
     how.add_argument("--gpu", action="store_true", help="fail where the GPUs are missing")
     how.add_argument("--cpu", action="store_true", help="run on the CPU, marked as such")
     add_flags(parser)

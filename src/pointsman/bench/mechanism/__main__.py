@@ -88,8 +88,8 @@ class _Rank:
         ending.stage = "measuring"
         if self._place.rank == 0:
             _say(
-                f"{self._place.ranks} ranks by {ranks.group}: {asked.warmup} rounds to warm up and"
-                f" {asked.repeats} that count, of each strategy"
+                f"{self._place.ranks} ranks by {ranks.group}; rounds of each strategy:"
+                f" {asked.warmup} to warm up, {asked.repeats} that count"
             )
         work = self._make_work(torch, ranks.device, asked)
         rounds = measured(ranks, work, queues, asked)

@@ -87,8 +87,7 @@ class Ending:
             elif self.words is not None:
                 self.words.say(reason)
         finally:
-            sys.stderr.flush()
-            os._exit(EXIT_FAILED)
+            _end()
 
     def _heard(self) -> str | None:
         if self.words is None:
@@ -100,6 +99,14 @@ class Ending:
 
     def _wait_for_signal(self, reading: socket.socket) -> NoReturn:
         number = reading.recv(1)[0]
+        if self._rank != 0:  # it is told to end, and has nothing to say of why
+            self.claim()
+            _end()
         if number == signal.SIGINT:
             self.fail("interrupted")
         self.fail("told to end, as torchrun does where another rank ended without a word")
+
+
+def _end() -> NoReturn:
+    sys.stderr.flush()
+    os._exit(EXIT_FAILED)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pointsman.bench.mechanism.asked import SAYS, MechanismAsked, check_is_new
-from pointsman.bench.mechanism.ranks import INSTALL, imported_torch
+from pointsman.bench.mechanism.ranks import INSTALL, imported_torch, torch_fault
 from pointsman.bench.mechanism.result import MechanismResult, read_result
 from pointsman.bench.missing import Missing
 from pointsman.core.errors import InputError, MachineError
@@ -29,8 +29,7 @@ _STOP_S = 40.0  # torchrun gives its ranks 30 s to end
 class Machine:
     """What this machine has for a run."""
 
-    torch: str | None  # its version
-    torch_fault: str | None  # why there is none
+    torch_fault: str | None  # why there is no torch
     gpus: int
     torchrun: str | None  # its path
 
@@ -38,12 +37,12 @@ class Machine:
 def found_machine() -> Machine:
     """What is here. Imports torch, which takes seconds."""
     torchrun = shutil.which("torchrun", path=_paths())
-    try:
-        torch = imported_torch()
-    except MachineError as error:
-        return Machine(None, str(error), 0, torchrun)
+    fault = torch_fault()
+    if fault is not None:
+        return Machine(fault, 0, torchrun)
+    torch = imported_torch()
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return Machine(str(torch.__version__), None, gpus, torchrun)
+    return Machine(None, gpus, torchrun)
 
 
 def _paths() -> str:
@@ -62,8 +61,8 @@ class Launch:
     def missing(self, machine: Machine) -> tuple[Missing, ...]:
         """Everything that is not there, each with what to do."""
         found = []
-        if machine.torch is None:
-            found.append(Missing(f"torch: {machine.torch_fault}", INSTALL))
+        if machine.torch_fault is not None:
+            found.append(Missing(f"torch ({machine.torch_fault})", INSTALL))
         if machine.torchrun is None:
             found.append(Missing("torchrun, beside this Python or on PATH", INSTALL))
         if self.on_gpus and machine.gpus < self.ranks:

@@ -5,6 +5,7 @@ torch is imported here when a run starts, and nowhere else, for it is an extra.
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,16 +57,21 @@ def place_of(environment: Mapping[str, str]) -> Place:
     return place
 
 
+def torch_fault() -> str | None:
+    """Why torch cannot be imported; None where it can."""
+    try:
+        importlib.import_module("torch.distributed")
+    except (ImportError, OSError) as error:
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return None
+
+
 def imported_torch() -> Any:
     """torch; MachineError, saying how to install it, where there is none."""
-    try:
-        import torch
-        import torch.distributed
-    except (ImportError, OSError) as error:
-        raise MachineError(
-            f"{WHERE}: torch is not there ({_line(error)}); expected it as installed by {INSTALL}"
-        ) from None
-    return torch
+    fault = torch_fault()
+    if fault is not None:
+        raise MachineError(f"{WHERE}: torch is not there ({fault}); expected it as by {INSTALL}")
+    return importlib.import_module("torch")
 
 
 def profile_of(torch: Any, ranks: int) -> str:
@@ -206,7 +212,3 @@ def _processor() -> str:
         return "CPU"
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, "CPU")
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

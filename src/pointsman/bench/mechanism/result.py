@@ -125,16 +125,9 @@ def write_new(path: Path, result: MechanismResult) -> None:
     Raises InputError where something is there meanwhile, MachineError where it cannot be written.
     """
     text = msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+    temporary = _temporary_file(path, text)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(text)
-            os.chmod(temporary, 0o644)
-            os.link(temporary, path)  # unlike a rename it never takes the place of another file
-        finally:
-            os.unlink(temporary)
+        os.link(temporary, path)  # unlike a rename it never takes the place of another file
     except FileExistsError:
         raise InputError(
             f"{path}: somebody else wrote it meanwhile, and results are never overwritten;"
@@ -142,3 +135,18 @@ def write_new(path: Path, result: MechanismResult) -> None:
         ) from None
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        os.unlink(temporary)
+
+
+def _temporary_file(path: Path, text: bytes) -> str:
+    """A file in the folder of ``path``, which is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror}") from None
+    return temporary

@@ -1,0 +1,39 @@
+"""Measured rounds of two ranks, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+from pointsman.bench.mechanism.asked import MechanismAsked
+from pointsman.bench.mechanism.outcome import RunFacts, succeeded
+from pointsman.bench.mechanism.ranks import Place, Ranks, Round
+from pointsman.bench.mechanism.result import ON_CPU
+
+PLACE = Place(rank=0, local_rank=0, ranks=2, store_host="127.0.0.1", store_port=1)
+STAND_IN_FOR_TORCH = SimpleNamespace(
+    __version__="9.9", get_num_threads=lambda: 1, version=SimpleNamespace(cuda=None)
+)
+RANKS = Ranks(STAND_IN_FOR_TORCH, PLACE, SimpleNamespace(type="cpu"), "gloo")
+
+# Two repeats in the order A B B A. In the second one of least_loaded the other rank is the slowest.
+FIRST = [
+    Round("round_robin", 6.0, 6),
+    Round("least_loaded", 17.0, 17),
+    Round("least_loaded", 16.0, 17),
+    Round("round_robin", 8.0, 6),
+]
+SECOND = [
+    Round("round_robin", 26.0, 26),
+    Round("least_loaded", 15.0, 15),
+    Round("least_loaded", 20.0, 15),
+    Round("round_robin", 30.0, 26),
+]
+
+
+def facts(output=Path("result.json")):
+    return RunFacts(MechanismAsked(output=output, repeats=2), ranks=2, profile=ON_CPU)
+
+
+def result(output=Path("result.json")):
+    return succeeded(facts(output), RANKS, ("a", "b"), (FIRST, SECOND))
