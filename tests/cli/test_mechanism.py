@@ -67,4 +67,4 @@ def test_the_table_has_units_times_and_the_spread_over_the_repeats(tmp_path, cap
     assert lines[2].split() == ["round_robin", "6", "26", *times.split()]
     times = "16.50 17.50 17.00 18.50 20.00 457.1"
     assert lines[3].split() == ["least_loaded", "17", "15", *times.split()]
-    assert "2 ranks on the CPU (gloo), 2 repeats" in lines[4]
+    assert "2 ranks on the CPU (gloo), 2 repeats; a unit is one product" in lines[4]

@@ -6,15 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from pointsman.bench.mechanism.asked import MechanismAsked
-from pointsman.bench.mechanism.outcome import RunFacts, succeeded
-from pointsman.bench.mechanism.ranks import Place, Ranks, Round
+from pointsman.bench.mechanism.outcome import RunFacts
+from pointsman.bench.mechanism.ranks import Round
 from pointsman.bench.mechanism.result import ON_CPU
 
-PLACE = Place(rank=0, local_rank=0, ranks=2, store_host="127.0.0.1", store_port=1)
-STAND_IN_FOR_TORCH = SimpleNamespace(
-    __version__="9.9", get_num_threads=lambda: 1, version=SimpleNamespace(cuda=None)
-)
-RANKS = Ranks(STAND_IN_FOR_TORCH, PLACE, SimpleNamespace(type="cpu"), "gloo")
+STAND_IN_FOR_TORCH = SimpleNamespace(__version__="9.9")
 
 # Two repeats in the order A B B A. In the second one of least_loaded the other rank is the slowest.
 FIRST = [
@@ -31,9 +27,10 @@ SECOND = [
 ]
 
 
-def facts(output=Path("result.json")):
-    return RunFacts(MechanismAsked(output=output, repeats=2), ranks=2, profile=ON_CPU)
+def facts():
+    asked = MechanismAsked(output=Path("result.json"), repeats=2)
+    return RunFacts(STAND_IN_FOR_TORCH, asked, ranks=2, profile=ON_CPU)
 
 
-def result(output=Path("result.json")):
-    return succeeded(facts(output), RANKS, ("a", "b"), (FIRST, SECOND))
+def result():
+    return facts().succeeded((FIRST, SECOND))

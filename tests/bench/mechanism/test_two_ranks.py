@@ -78,8 +78,8 @@ def test_the_file_has_what_the_lesson_reads_and_says_that_it_is_of_a_cpu(documen
     required = {"workload", "hardware", "metrics", "evidence_level", "failure", "decision"}
     assert set(document) >= required | {"project", "environment_profile"}
     assert document["environment_profile"] == "PAR-CPU-MECHANISM"
-    assert document["evidence_level"] == "mechanism_on_cpu"
-    assert document["hardware"]["process_group"] == "gloo"
+    assert document["evidence_level"] == "mechanism_cpu"
+    assert {"torch", "gloo"} <= set(document["versions"])
     assert (document["failure"], document["decision"]) == (None, None)
 
 
@@ -89,13 +89,6 @@ def test_a_row_has_the_time_of_each_rank_in_each_repeat(document):
         assert row["max_rank_makespan_ms"] == max(row["rank_elapsed_ms"]) > 0
         requests_per_s = 8 / row["max_rank_makespan_ms"] * 1e3
         assert row["throughput_requests_per_s_proxy"] == pytest.approx(requests_per_s, abs=1e-5)
-
-
-def test_strategies_take_turns_at_being_first(document):
-    positions = [
-        [repeat["position"] for repeat in row["repeats"]] for row in document["metrics"]["rows"]
-    ]
-    assert positions == [[0, 3, 4], [1, 2, 5]]
 
 
 def test_a_result_that_is_there_is_left_and_rank_0_alone_says_so(tmp_path):

@@ -8,6 +8,6 @@ step 5): no model, no KV cache, no network in front of the replicas.
     ranks.py      torch: the process group, the products, the stopwatch
     ending.py     a rank ends once: with its result, or with why there is none
     result.py     the file
-    outcome.py    what ranks measured as that file
+    outcome.py    what ranks measured as that file; hardware.py the machine
     launch.py     torchrun, what is missing for it, and what it says
 """

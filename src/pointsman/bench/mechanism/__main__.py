@@ -15,7 +15,7 @@ import msgspec
 
 from pointsman.bench.mechanism.asked import SAYS, MechanismAsked, asked_by, check_is_new
 from pointsman.bench.mechanism.ending import EXIT_FAILED, Ending, LastWords
-from pointsman.bench.mechanism.outcome import RunFacts, failed, succeeded
+from pointsman.bench.mechanism.outcome import RunFacts
 from pointsman.bench.mechanism.ranks import (
     Place,
     Ranks,
@@ -27,7 +27,7 @@ from pointsman.bench.mechanism.ranks import (
     place_of,
     profile_of,
 )
-from pointsman.bench.mechanism.result import MechanismResult, write_new
+from pointsman.bench.mechanism.result import MechanismRun, write_new
 from pointsman.bench.mechanism.routing import STRATEGIES, Queues, queues_of
 from pointsman.core.errors import PointsmanError
 
@@ -42,19 +42,19 @@ def main(words: Sequence[str] | None = None, make_work: MakeWork = SquareProduct
         place = place_of(os.environ)
         asked = asked_by(sys.argv[1:] if words is None else words)
         check_is_new(asked.output)
-        facts = RunFacts(asked, place.ranks, profile_of(torch, place.ranks))
+        facts = RunFacts(torch, asked, place.ranks, profile_of(torch, place.ranks))
     except PointsmanError as error:
         if is_first:
             _say(str(error))
         return EXIT_FAILED
-    return _Rank(torch, place, facts, make_work).run()
+    return _Rank(place, facts, make_work).run()
 
 
 class _Rank:
     """One rank of a run that can begin."""
 
-    def __init__(self, torch: Any, place: Place, facts: RunFacts, make_work: MakeWork) -> None:
-        self._torch = torch
+    def __init__(self, place: Place, facts: RunFacts, make_work: MakeWork) -> None:
+        self._torch = facts.torch
         self._place = place
         self._facts = facts
         self._make_work = make_work
@@ -78,7 +78,7 @@ class _Rank:
         _say(f"wrote {self._facts.asked.output}")
         return 0
 
-    def _result(self) -> MechanismResult | None:
+    def _result(self) -> MechanismRun | None:
         """The file, on rank 0."""
         asked, ending, torch = self._facts.asked, self._ending, self._torch
         ranks = joined_ranks(torch, self._place, self._facts.profile, asked.timeout_s)
@@ -94,12 +94,11 @@ class _Rank:
         work = self._make_work(torch, ranks.device, asked)
         rounds = measured(ranks, work, queues, asked)
         ending.stage = "gathering"
-        everyone = ranks.gathered((ranks.device_name(), rounds))
+        everyone = ranks.gathered(rounds)
         torch.distributed.destroy_process_group()
         if self._place.rank != 0:
             return None
-        ending.stage = "writing"
-        return succeeded(self._facts, ranks, *zip(*everyone, strict=True))
+        return self._facts.succeeded(everyone)
 
     def _routed(self, ranks: Ranks) -> dict[str, Queues]:
         """Who gets what: rank 0 asks the policies, as a router does, and tells the others."""
@@ -113,7 +112,7 @@ class _Rank:
         output = self._facts.asked.output
         _say(f"mechanism: failed at {stage}: {reason}")
         try:
-            write_new(output, failed(self._facts, stage, reason))
+            write_new(output, self._facts.failed(stage, reason))
         except PointsmanError as error:
             _say(str(error))
         else:

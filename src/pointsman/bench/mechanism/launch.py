@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pointsman.bench.mechanism.asked import SAYS, MechanismAsked, check_is_new
 from pointsman.bench.mechanism.ranks import INSTALL, imported_torch, torch_fault
-from pointsman.bench.mechanism.result import MechanismResult, read_result
+from pointsman.bench.mechanism.result import MechanismRun, read_result
 from pointsman.bench.missing import Missing
 from pointsman.core.errors import InputError, MachineError
 from pointsman.core.files import read_file
@@ -98,7 +98,7 @@ class Launch:
         hidden = "" if self.on_gpus else "CUDA_VISIBLE_DEVICES= "
         return hidden + shlex.join(self.command())
 
-    def run(self, torchrun: str, say: Callable[[str], None]) -> MechanismResult:
+    def run(self, torchrun: str, say: Callable[[str], None]) -> MechanismRun:
         """Start the ranks and wait for them; ``say`` gets what rank 0 says, as it says it.
 
         Raises MachineError where the run failed; what rank 0 wrote then says why.

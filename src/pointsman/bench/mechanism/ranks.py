@@ -10,11 +10,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Protocol
 
 from pointsman.bench.mechanism.asked import WHERE, MechanismAsked
-from pointsman.bench.mechanism.result import ON_CPU, ON_GPUS
+from pointsman.bench.mechanism.result import ON_CPU, ON_GPUS, Profile
 from pointsman.bench.mechanism.routing import Queues
 from pointsman.core.errors import InputError, MachineError
 
@@ -74,7 +73,7 @@ def imported_torch() -> Any:
     return importlib.import_module("torch")
 
 
-def profile_of(torch: Any, ranks: int) -> str:
+def profile_of(torch: Any, ranks: int) -> Profile:
     """On GPUs where there is one for each rank, on the CPU where there is none at all.
 
     Raises MachineError for GPUs that are fewer than ranks: two ranks on one GPU measure how they
@@ -152,14 +151,8 @@ class Ranks:
         self.torch.distributed.all_gather_object(everyone, own)
         return everyone
 
-    def device_name(self) -> str:
-        """What people call the device."""
-        if self.device.type == "cuda":
-            return str(self.torch.cuda.get_device_name(self.device))
-        return _processor()
 
-
-def joined_ranks(torch: Any, place: Place, profile: str, timeout_s: float) -> Ranks:
+def joined_ranks(torch: Any, place: Place, profile: Profile, timeout_s: float) -> Ranks:
     """Join the process group; no wait in it is longer than the timeout."""
     if profile == ON_GPUS:
         device, group = torch.device("cuda", place.local_rank), "nccl"
@@ -202,13 +195,3 @@ def _run_queue(ranks: Ranks, work: Work, queues: Queues) -> tuple[float, int]:
             units += 1
     work.wait()
     return (time.perf_counter() - started) * 1e3, units
-
-
-def _processor() -> str:
-    """The processor's name, as Linux knows it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return "CPU"
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "CPU")

@@ -1,8 +1,9 @@
-"""The file of a mechanism run: the fields of the lesson on serving replica routing, and more.
+"""The file of a mechanism run: the lesson's fields on serving replica routing, step 5, and more.
 
-``project``, ``workload``, ``hardware``, ``environment_profile``, ``metrics.rows[]``,
-``evidence_level``, ``failure`` and ``decision`` are the lesson's, and so are the first five fields
-of a row; what is added stands under further names. A failed run has no rows.
+Of a row, ``rank_elapsed_ms`` are each rank's times for its own queue, the mean over the repeats;
+``max_rank_makespan_ms`` is the largest of them, and ``throughput_requests_per_s_proxy`` the
+requests over it, as in the lesson's own benchmark (products stand for requests: it is no rate of
+serving). Of a repeat, ``max_rank_makespan_ms`` is that of its own slowest rank.
 """
 
 from __future__ import annotations
@@ -10,116 +11,112 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from pointsman.core.errors import InputError, MachineError
 
-SCHEMA = "pointsman.evidence/1"
+SCHEMA: Literal["pointsman.evidence/1"] = "pointsman.evidence/1"
 PROJECT = "PAR-REPLICA"
-ON_GPUS = "PAR-CUDA-MECHANISM"
-ON_CPU = "PAR-CPU-MECHANISM"
-LEVELS = {ON_GPUS: "mechanism_on_gpus", ON_CPU: "mechanism_on_cpu"}
 
-DEFINITIONS = {
-    "request_cost_units_per_rank": "products that each rank made in one repeat, as it counted them",
-    "rank_elapsed_ms": "of each rank, its time for its own queue; the mean over the repeats",
-    "max_rank_makespan_ms": "the largest of rank_elapsed_ms",
-    "throughput_requests_per_s_proxy": "requests / max_rank_makespan_ms * 1000; products stand for"
-    " requests, so it is no rate of serving",
-    "repeats[].makespan_ms": "the largest of that repeat's rank_elapsed_ms",
-    "repeats[].position": "which of all measured rounds it was, from 0; strategies take turns in"
-    " the order A B B A",
-}
+Profile = Literal["PAR-CUDA-MECHANISM", "PAR-CPU-MECHANISM"]
+Level = Literal["mechanism_gpu", "mechanism_cpu"]
+
+ON_GPUS: Profile = "PAR-CUDA-MECHANISM"
+ON_CPU: Profile = "PAR-CPU-MECHANISM"
+LEVELS: dict[Profile, Level] = {ON_GPUS: "mechanism_gpu", ON_CPU: "mechanism_cpu"}
 
 
-class MechanismWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """What was computed."""
+class MechanismWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The costs, and what one unit of them is: a product of two matrices of ``compute_dim``."""
 
-    workload_id: str
-    run_label: str
+    id: str
     mode: str
-    request_costs: tuple[int, ...]
-    cost_unit: str
+    request_cost_units: tuple[float, ...]
     compute_dim: int
     dtype: str
+    world_size: int
     warmup: int
     repeats: int
-    world_size: int
-    seed: int
 
 
-class MechanismHardware(msgspec.Struct, frozen=True, kw_only=True):
-    """On what; null where the run failed before it was known."""
+class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The machine, whole."""
 
-    process_group: str  # nccl or gloo
-    world_size: int
-    devices: tuple[str, ...] | None = None  # by rank
-    threads_per_rank: int | None = None
-    torch: str | None = None
-    cuda: str | None = None
-    nccl: str | None = None
+    cpu: str
+    cores: int
+    memory_mb: float | None = None
+    accelerator: str | None = None
+    accelerators: int = 0
+    accelerator_memory_mb: float | None = None
+    driver: str | None = None
 
 
-class Repeat(msgspec.Struct, frozen=True, kw_only=True):
-    """One measured round of one strategy."""
+class MechanismRepeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One timed round of one strategy."""
 
-    position: int
     rank_elapsed_ms: tuple[float, ...]
-    makespan_ms: float
+    max_rank_makespan_ms: float
 
 
-class MechanismRow(msgspec.Struct, frozen=True, kw_only=True):
+class StrategyRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One strategy."""
 
     strategy: str
-    request_cost_units_per_rank: tuple[int, ...]
+    request_cost_units_per_rank: tuple[float, ...]  # as each rank counted what it computed
     rank_elapsed_ms: tuple[float, ...]
     max_rank_makespan_ms: float
     throughput_requests_per_s_proxy: float
-    policy: str
-    repeats: tuple[Repeat, ...]
+    repeats: tuple[MechanismRepeat, ...]
 
 
-class MechanismMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """One row a strategy, in the order of the lesson; none where the run failed."""
+class MechanismMetrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row a strategy, in the lesson's order; none where the run failed."""
 
-    rows: tuple[MechanismRow, ...] = ()
+    rows: tuple[StrategyRow, ...] = ()
 
 
-class MechanismFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no result."""
+class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why there is no result, and how to try again."""
 
-    stage: str
+    stage: str  # start, routing, measuring, gathering
     reason: str
     retry: str
 
 
-class MechanismResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="mechanism"):
-    """One run."""
+class MechanismRun(
+    msgspec.Struct,
+    tag_field="kind",
+    tag="mechanism_run",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
+    """One run. ``versions`` name nccl or gloo, whichever the ranks spoke."""
 
-    schema: str = SCHEMA
+    schema: Literal["pointsman.evidence/1"] = SCHEMA
     project: str = PROJECT
-    pointsman: str
+    label: str
+    environment_profile: Profile
     workload: MechanismWorkload
-    hardware: MechanismHardware
-    environment_profile: str
+    hardware: Hardware
     metrics: MechanismMetrics
-    definitions: dict[str, str]
-    evidence_level: str
-    failure: MechanismFailure | None = None
+    versions: dict[str, str]
+    evidence_level: Level
+    failure: Failure | None
     decision: None = None  # a verdict stands beside the file, never in it
 
 
-def read_result(path: Path, content: bytes) -> MechanismResult:
+def read_result(path: Path, content: bytes) -> MechanismRun:
     """The run of a file that ``write_new`` wrote; InputError, naming the field, for another."""
     try:
-        return msgspec.json.decode(content, type=MechanismResult)
+        return msgspec.json.decode(content, type=MechanismRun)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: is no file of a mechanism run: {error}") from None
 
 
-def write_new(path: Path, result: MechanismResult) -> None:
+def write_new(path: Path, result: MechanismRun) -> None:
     """Write a file that was not there, whole or not at all; its folder is made.
 
     Raises InputError where something is there meanwhile, MachineError where it cannot be written.
