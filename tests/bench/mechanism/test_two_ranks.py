@@ -136,6 +136,24 @@ def test_a_rank_that_is_killed_ends_the_run_with_a_failure_and_no_rank_hangs(tmp
     assert not Path(f"/proc/{first}").exists()
 
 
+def test_a_rank_that_does_not_come_is_waited_for_no_longer_than_the_timeout(tmp_path):
+    output = tmp_path / "result.json"
+    with started(MODULE, output, "--repeats", "100000", "--timeout-s", "3") as run:
+        for line in run.stderr:
+            if "ranks by gloo" in line:
+                break
+        asleep = process_of_rank(run.pid, 1)
+        os.kill(asleep, signal.SIGSTOP)
+        for line in run.stderr:
+            if "which says so" in line:
+                break
+        os.kill(asleep, signal.SIGCONT)
+        run.communicate(timeout=DEADLINE_S)
+    failure = json.loads(output.read_text())["failure"]
+    assert (run.returncode, failure["stage"]) == (1, "measuring")
+    assert "timed out" in failure["reason"].lower()
+
+
 def test_a_run_that_is_interrupted_says_so_in_its_file(tmp_path):
     output = tmp_path / "result.json"
     with started(MODULE, output, "--repeats", "100000") as run:
