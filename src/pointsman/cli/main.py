@@ -27,6 +27,7 @@ from pointsman.cli import (
     estimate,
     evidence,
     init,
+    mechanism,
     options,
     pick,
     plan,
@@ -52,6 +53,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     pick,
     envoy_config,
     replay,
+    mechanism,
     init,
 )
 

@@ -1,0 +1,149 @@
+"""The file of a mechanism run: the lesson's fields on serving replica routing, step 5, and more.
+
+Of a row, ``rank_elapsed_ms`` are each rank's times for its own queue, the mean over the repeats;
+``max_rank_makespan_ms`` is the largest of them, and ``throughput_requests_per_s_proxy`` the
+requests over it, as in the lesson's own benchmark (products stand for requests: it is no rate of
+serving). Of a repeat, ``max_rank_makespan_ms`` is that of its own slowest rank.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from pointsman.core.errors import InputError, MachineError
+
+SCHEMA: Literal["pointsman.evidence/1"] = "pointsman.evidence/1"
+PROJECT = "PAR-REPLICA"
+
+Profile = Literal["PAR-CUDA-MECHANISM", "PAR-CPU-MECHANISM"]
+Level = Literal["mechanism_gpu", "mechanism_cpu"]
+
+ON_GPUS: Profile = "PAR-CUDA-MECHANISM"
+ON_CPU: Profile = "PAR-CPU-MECHANISM"
+LEVELS: dict[Profile, Level] = {ON_GPUS: "mechanism_gpu", ON_CPU: "mechanism_cpu"}
+
+
+class MechanismWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The costs, and what one unit of them is: a product of two matrices of ``compute_dim``."""
+
+    id: str
+    mode: str
+    request_cost_units: tuple[float, ...]
+    compute_dim: int
+    dtype: str
+    world_size: int
+    warmup: int
+    repeats: int
+
+
+class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The machine, whole."""
+
+    cpu: str
+    cores: int
+    memory_mb: float | None = None
+    accelerator: str | None = None
+    accelerators: int = 0
+    accelerator_memory_mb: float | None = None
+    driver: str | None = None
+
+
+class MechanismRepeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One timed round of one strategy."""
+
+    rank_elapsed_ms: tuple[float, ...]
+    max_rank_makespan_ms: float
+
+
+class StrategyRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One strategy."""
+
+    strategy: str
+    request_cost_units_per_rank: tuple[float, ...]  # as each rank counted what it computed
+    rank_elapsed_ms: tuple[float, ...]
+    max_rank_makespan_ms: float
+    throughput_requests_per_s_proxy: float
+    repeats: tuple[MechanismRepeat, ...]
+
+
+class MechanismMetrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row a strategy, in the lesson's order; none where the run failed."""
+
+    rows: tuple[StrategyRow, ...] = ()
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why there is no result, and how to try again."""
+
+    stage: str  # start, routing, measuring, gathering
+    reason: str
+    retry: str
+
+
+class MechanismRun(
+    msgspec.Struct,
+    tag_field="kind",
+    tag="mechanism_run",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
+    """One run. ``versions`` name nccl or gloo, whichever the ranks spoke."""
+
+    schema: Literal["pointsman.evidence/1"] = SCHEMA
+    project: str = PROJECT
+    label: str
+    environment_profile: Profile
+    workload: MechanismWorkload
+    hardware: Hardware
+    metrics: MechanismMetrics
+    versions: dict[str, str]
+    evidence_level: Level
+    failure: Failure | None
+    decision: None = None  # a verdict stands beside the file, never in it
+
+
+def read_result(path: Path, content: bytes) -> MechanismRun:
+    """The run of a file that ``write_new`` wrote; InputError, naming the field, for another."""
+    try:
+        return msgspec.json.decode(content, type=MechanismRun)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: is no file of a mechanism run: {error}") from None
+
+
+def write_new(path: Path, result: MechanismRun) -> None:
+    """Write a file that was not there, whole or not at all; its folder is made.
+
+    Raises InputError where something is there meanwhile, MachineError where it cannot be written.
+    """
+    text = msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+    temporary = _temporary_file(path, text)
+    try:
+        os.link(temporary, path)  # unlike a rename it never takes the place of another file
+    except FileExistsError:
+        raise InputError(
+            f"{path}: somebody else wrote it meanwhile, and results are never overwritten;"
+            " expected a name of this run's own"
+        ) from None
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        os.unlink(temporary)
+
+
+def _temporary_file(path: Path, text: bytes) -> str:
+    """A file in the folder of ``path``, which is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror}") from None
+    return temporary

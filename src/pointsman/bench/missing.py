@@ -1,0 +1,19 @@
+"""What is not there, with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """One thing that a run needs and that is not there."""
+
+    what: str
+    fix: str
+
+
+def listed(missing: Sequence[Missing]) -> str:
+    """All of them, one a line, each with its fix under it."""
+    return "".join(f"  {one.what}\n    -> {one.fix}\n" for one in missing)
