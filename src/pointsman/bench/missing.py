@@ -13,6 +13,9 @@ class Missing:
     what: str
     fix: str
 
+    def __str__(self) -> str:
+        return f"{self.what}: {self.fix}"
+
 
 def listed(missing: Sequence[Missing]) -> str:
     """All of them, one a line, each with its fix under it."""

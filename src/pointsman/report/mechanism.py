@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pointsman.bench.mechanism.result import ON_GPUS, MechanismRun, StrategyRow
+from pointsman.bench.mechanism.result import ON_GPUS
+from pointsman.evidence.envelope import MechanismRun
+from pointsman.evidence.mechanism_run import StrategyRow
 from pointsman.report.table import text_table, wrapped
 
 _HEADINGS = ("strategy", "units a rank", "ms a rank", "least", "mean", "most", "requests/s, proxy")

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from pointsman.bench.engines.machine import Machine, Missing
+from pointsman.bench.engines.machine import Machine
 from pointsman.bench.engines.protocol import CacheState, Instance, Launch, Model, Ports, local_url
 from pointsman.bench.engines.running import Running
+from pointsman.bench.missing import Missing
 
 MODEL = Model("nowhere", "stand-in")
 SLEEPER = ("-c", "import time; time.sleep(3600)")

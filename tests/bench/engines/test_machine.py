@@ -6,13 +6,8 @@ import sys
 
 import pytest
 
-from pointsman.bench.engines.machine import (
-    Machine,
-    Missing,
-    hub_folder,
-    missing_model,
-    missing_modules,
-)
+from pointsman.bench.engines.machine import Machine, hub_folder, missing_model, missing_modules
+from pointsman.bench.missing import Missing
 from tests.bench.engines.http_stand_in import program
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from pointsman.bench.engines.external import External
 from pointsman.bench.engines.http_calls import call
-from pointsman.bench.engines.machine import Machine, Missing
+from pointsman.bench.engines.machine import Machine
 from pointsman.bench.engines.protocol import CacheState, HandOff, Instance, Model, Ports
 from pointsman.bench.engines.running import started
 from pointsman.bench.engines.vllm import Vllm
+from pointsman.bench.missing import Missing
 from pointsman.core.errors import InputError, MachineError
 from pointsman.router.engine.names import ENGINES
 from pointsman.router.engine.reading import EngineReading, reading_of

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from pointsman.bench.engines.http_calls import call, is_ok
-from pointsman.bench.engines.machine import Missing
 from pointsman.bench.engines.protocol import Engine, Instance, Launch
+from pointsman.bench.missing import Missing
 from pointsman.core.errors import MachineError, missing_field
 
 _PREFIXES = {"vllm": b"\nvllm:", "sglang": b"\nsglang:", "llama.cpp": b"\nllamacpp:"}

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from pointsman.bench.engines.attached import attached, engine_at, missing_at_urls, to_start
 from pointsman.bench.engines.llamacpp import LlamaCpp
-from pointsman.bench.engines.machine import Machine, Missing
+from pointsman.bench.engines.machine import Machine
 from pointsman.bench.engines.protocol import CacheState, Engine, Instance, Launch, Ports
 from pointsman.bench.engines.running import Running
 from pointsman.bench.engines.sglang import Sglang
 from pointsman.bench.engines.vllm import Vllm
+from pointsman.bench.missing import Missing
 
 KNOWN: tuple[Engine, ...] = (Vllm(), Sglang(), LlamaCpp())
 

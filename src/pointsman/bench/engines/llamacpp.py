@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pointsman.bench.engines.attached import attached, missing_at_urls, to_start
 from pointsman.bench.engines.http_calls import said_at
-from pointsman.bench.engines.machine import Machine, Missing, installed_version, missing_modules
+from pointsman.bench.engines.machine import Machine, installed_version, missing_modules
 from pointsman.bench.engines.protocol import (
     CacheState,
     Instance,
@@ -25,6 +25,7 @@ from pointsman.bench.engines.protocol import (
     local_url,
 )
 from pointsman.bench.engines.running import Running
+from pointsman.bench.missing import Missing
 from pointsman.core.errors import InputError
 
 SERVER = "pointsman.bench.engines.llamacpp_server"

@@ -8,23 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pointsman.bench.missing import Missing
+
 _PROBE_DEADLINE_S = 60.0
 _FIND_MODULES = (
     "import importlib.util, sys;"
     " print(*(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))"
 )
 _FIND_VERSION = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """What is not there, and what to do."""
-
-    what: str
-    fix: str
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from pointsman.bench.engines.machine import Machine, Missing, missing_model
+from pointsman.bench.engines.machine import Machine, missing_model
+from pointsman.bench.missing import Missing
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, missing_field, unknown_name
 

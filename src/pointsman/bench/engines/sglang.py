@@ -17,7 +17,6 @@ from pointsman.bench.engines.attached import attached, missing_at_urls, to_start
 from pointsman.bench.engines.http_calls import call, is_ok, said_at
 from pointsman.bench.engines.machine import (
     Machine,
-    Missing,
     installed_version,
     missing_gpus,
     missing_modules,
@@ -32,6 +31,7 @@ from pointsman.bench.engines.protocol import (
     missing_models,
 )
 from pointsman.bench.engines.running import Running
+from pointsman.bench.missing import Missing
 from pointsman.core.errors import MachineError
 
 _OFFLINE = (("HF_HUB_OFFLINE", "1"), ("TRANSFORMERS_OFFLINE", "1"))

@@ -27,9 +27,10 @@ from pointsman.bench.mechanism.ranks import (
     place_of,
     profile_of,
 )
-from pointsman.bench.mechanism.result import MechanismRun, write_new
+from pointsman.bench.mechanism.result import write_new
 from pointsman.bench.mechanism.routing import STRATEGIES, Queues, queues_of
 from pointsman.core.errors import PointsmanError
+from pointsman.evidence.envelope import MechanismRun
 
 MakeWork = Callable[[Any, Any, MechanismAsked], Work]  # of torch, the device and the run
 

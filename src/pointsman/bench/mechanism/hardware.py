@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pointsman.bench.mechanism.result import ON_GPUS, Hardware, Profile
+from pointsman.bench.mechanism.result import ON_GPUS, Profile
+from pointsman.evidence.envelope import Hardware
 
 _MIB = 1024.0 * 1024.0
 

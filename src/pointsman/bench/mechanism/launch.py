@@ -16,10 +16,11 @@ from pathlib import Path
 
 from pointsman.bench.mechanism.asked import SAYS, MechanismAsked, check_is_new
 from pointsman.bench.mechanism.ranks import INSTALL, imported_torch, torch_fault
-from pointsman.bench.mechanism.result import MechanismRun, read_result
+from pointsman.bench.mechanism.result import read_result
 from pointsman.bench.missing import Missing
 from pointsman.core.errors import InputError, MachineError
 from pointsman.core.files import read_file
+from pointsman.evidence.envelope import MechanismRun
 
 _LAST_LINES = 5
 _STOP_S = 40.0  # torchrun gives its ranks 30 s to end

@@ -12,18 +12,15 @@ from typing import Any
 from pointsman.bench.mechanism.asked import MechanismAsked
 from pointsman.bench.mechanism.hardware import hardware_of
 from pointsman.bench.mechanism.ranks import Round
-from pointsman.bench.mechanism.result import (
-    LEVELS,
-    ON_GPUS,
-    Failure,
+from pointsman.bench.mechanism.result import LEVELS, ON_GPUS, PROJECT, Profile
+from pointsman.bench.mechanism.routing import REQUEST_COSTS, STRATEGIES
+from pointsman.evidence.envelope import Failure, MechanismRun
+from pointsman.evidence.mechanism_run import (
     MechanismMetrics,
     MechanismRepeat,
-    MechanismRun,
     MechanismWorkload,
-    Profile,
     StrategyRow,
 )
-from pointsman.bench.mechanism.routing import REQUEST_COSTS, STRATEGIES
 
 _DIGITS = 5  # of a millisecond: 10 ns
 RETRY = (
@@ -44,7 +41,7 @@ class RunFacts:
     def failed(self, stage: str, reason: str) -> MechanismRun:
         """The file of a run that came to nothing."""
         failure = Failure(stage=stage, reason=reason, retry=RETRY)
-        return self._run(MechanismMetrics(), failure)
+        return self._run(MechanismMetrics(rows=()), failure)
 
     def succeeded(self, rounds: Sequence[Sequence[Round]]) -> MechanismRun:
         """The file of a run; ``rounds`` are those of each rank, as they were run."""
@@ -54,6 +51,8 @@ class RunFacts:
     def _run(self, metrics: MechanismMetrics, failure: Failure | None) -> MechanismRun:
         asked = self.asked
         return MechanismRun(
+            schema="pointsman.evidence/1",
+            project=PROJECT,
             label=asked.run_label,
             environment_profile=self.profile,
             workload=MechanismWorkload(
@@ -71,6 +70,7 @@ class RunFacts:
             versions=_versions(self.torch, self.profile),
             evidence_level=LEVELS[self.profile],
             failure=failure,
+            decision=None,  # a verdict stands beside the file, never in it
         )
 
 

@@ -16,8 +16,8 @@ from typing import Literal
 import msgspec
 
 from pointsman.core.errors import InputError, MachineError
+from pointsman.evidence.envelope import MechanismRun
 
-SCHEMA: Literal["pointsman.evidence/1"] = "pointsman.evidence/1"
 PROJECT = "PAR-REPLICA"
 
 Profile = Literal["PAR-CUDA-MECHANISM", "PAR-CPU-MECHANISM"]
@@ -26,86 +26,6 @@ Level = Literal["mechanism_gpu", "mechanism_cpu"]
 ON_GPUS: Profile = "PAR-CUDA-MECHANISM"
 ON_CPU: Profile = "PAR-CPU-MECHANISM"
 LEVELS: dict[Profile, Level] = {ON_GPUS: "mechanism_gpu", ON_CPU: "mechanism_cpu"}
-
-
-class MechanismWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The costs, and what one unit of them is: a product of two matrices of ``compute_dim``."""
-
-    id: str
-    mode: str
-    request_cost_units: tuple[float, ...]
-    compute_dim: int
-    dtype: str
-    world_size: int
-    warmup: int
-    repeats: int
-
-
-class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The machine, whole."""
-
-    cpu: str
-    cores: int
-    memory_mb: float | None = None
-    accelerator: str | None = None
-    accelerators: int = 0
-    accelerator_memory_mb: float | None = None
-    driver: str | None = None
-
-
-class MechanismRepeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One timed round of one strategy."""
-
-    rank_elapsed_ms: tuple[float, ...]
-    max_rank_makespan_ms: float
-
-
-class StrategyRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One strategy."""
-
-    strategy: str
-    request_cost_units_per_rank: tuple[float, ...]  # as each rank counted what it computed
-    rank_elapsed_ms: tuple[float, ...]
-    max_rank_makespan_ms: float
-    throughput_requests_per_s_proxy: float
-    repeats: tuple[MechanismRepeat, ...]
-
-
-class MechanismMetrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row a strategy, in the lesson's order; none where the run failed."""
-
-    rows: tuple[StrategyRow, ...] = ()
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why there is no result, and how to try again."""
-
-    stage: str  # start, routing, measuring, gathering
-    reason: str
-    retry: str
-
-
-class MechanismRun(
-    msgspec.Struct,
-    tag_field="kind",
-    tag="mechanism_run",
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-):
-    """One run. ``versions`` name nccl or gloo, whichever the ranks spoke."""
-
-    schema: Literal["pointsman.evidence/1"] = SCHEMA
-    project: str = PROJECT
-    label: str
-    environment_profile: Profile
-    workload: MechanismWorkload
-    hardware: Hardware
-    metrics: MechanismMetrics
-    versions: dict[str, str]
-    evidence_level: Level
-    failure: Failure | None
-    decision: None = None  # a verdict stands beside the file, never in it
 
 
 def read_result(path: Path, content: bytes) -> MechanismRun:
