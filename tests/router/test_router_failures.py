@@ -362,7 +362,7 @@ def test_unknown_paths_spread_by_the_work_that_their_bodies_promise(policy):
         ):
             for _ in range(6):
                 client = await open_.enter_async_context(RawClient(at.port))
-                client.send("POST", "/v1/embeddings", bytes(400))
+                client.send("POST", "/v1/embeddings", bytes(400_000))
             await until(lambda: in_flight(at) == 6)
             return at.router.dispatcher.ledger.requests.tolist()
 
