@@ -27,7 +27,7 @@ BEAT_MS = 10.0
 class Tolerance:
     """What a client may add: a fraction of what is measured, and never less than ``floor_ms``."""
 
-    delay_fraction: float = 0.05
+    delay_fraction: float = 0.1
     floor_ms: float = 10.0
     rate_fraction: float = 0.95  # of the requested rate, at least
     cpu_fraction: float = 0.9  # of one core, at most
@@ -139,7 +139,7 @@ def _remarks(queue: Spread, ttft: Spread, sent: Sequence[Row]) -> tuple[str, ...
         )
     resent = sum(row.sends > 1 for row in sent)
     if resent:
-        found.append(f"{resent} requests were sent again: the connection had been closed meanwhile")
+        found.append(f"sent again, because the connection had been closed meanwhile: {resent}")
     return tuple(found)
 
 

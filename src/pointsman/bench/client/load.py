@@ -22,7 +22,7 @@ import numpy as np
 
 from pointsman.bench.client.arrivals import Loop, OpenLoop
 from pointsman.bench.client.connection import Clock
-from pointsman.bench.client.disturbance import BEAT_MS, Heartbeat
+from pointsman.bench.client.disturbance import BEAT_MS, Heartbeat, Tolerance
 from pointsman.bench.client.exchange import Exchange
 from pointsman.bench.client.prompts import Prompts
 from pointsman.bench.client.requests import Generation, body_of, request_of, session_header
@@ -71,6 +71,7 @@ class Load:
     warmup: Warmup = field(default_factory=Warmup)
     limits: Limits = field(default_factory=Limits)
     generation: Generation = field(default_factory=Generation)
+    tolerance: Tolerance = field(default_factory=Tolerance)  # of the client itself
     name: str = "load"
     seed: int = 0
 

@@ -75,7 +75,7 @@ async def send_load(
         gaps=sending.gaps(),
         planned=len(load.workload),
         is_complete=not sending.is_interrupted,
-        disturbance=disturbance(rows, effort, requested_rps),
+        disturbance=disturbance(rows, effort, requested_rps, load.tolerance),
         lengths=lengths,
         started_unix_s=clock.started_unix_s,
         seed=load.seed,

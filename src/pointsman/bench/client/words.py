@@ -29,5 +29,4 @@ WORDS = tuple(_COMMON.split())
 def text_of(words: list[str]) -> str:
     """The text of a prompt, or of a part of one: each word behind a space."""
 
-
-return "".join([f" {word}" for word in words])
+    return "".join([f" {word}" for word in words])
