@@ -163,16 +163,16 @@ class Sending:
 
     def _notice(self) -> None:
         """Queue what is due, send what may be sent, and come back when the next one is due."""
-        now_ms, limits = self._clock(), self.load.limits
-        if self._due and self._due[0][0] >= limits.load_ms:
-            self._due.clear()  # not offered any more
-        while self._due and self._due[0][0] <= now_ms:
+        now_ms, load_ms = self._clock(), self.load.limits.load_ms
+        while self._due and self._due[0][0] <= now_ms and self._due[0][0] < load_ms:
             intended_ms, number = heapq.heappop(self._due)
             self._intended[number] = (intended_ms, now_ms)
             self._queue.append((intended_ms, number))
-        if now_ms >= limits.load_ms:
-            self._drop_queue(f"not sent within {limits.load_ms:g} ms")
+        if self._due and self._due[0][0] >= load_ms:
+            self._due.clear()  # not offered any more
         self._send_queued()
+        if now_ms >= load_ms:
+            self._drop_queue(f"not sent within {load_ms:g} ms")
         self._set_timer()
         self._end_if_done()
 
