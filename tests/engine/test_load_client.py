@@ -1,4 +1,4 @@
-"""The load client against a real llama.cpp server: lengths, prefixes and counts are the engine's."""
+"""The load client against a real llama.cpp server: lengths, prefixes, counts are the engine's."""
 
 from __future__ import annotations
 
