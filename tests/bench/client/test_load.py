@@ -496,6 +496,7 @@ def test_what_is_stopped_leaves_what_was_measured():
         (lambda: Target("ftp://x", "m"), "'ftp://x' is no address; expected http://HOST:PORT"),
         (lambda: Target("http://x", "m", "vlm"), "did you mean vllm?"),
         (lambda: Target("http://x", "m", api="chats"), "did you mean chat?"),
+        (lambda: Target("http://x", "m", api_key="a\nb"), "API key is not printable ASCII"),
         (lambda: OpenLoop(cap=0), "cap is 0; expected an integer >= 1"),
         (lambda: ClosedLoop(0), "concurrency is 0"),
         (lambda: ClosedLoop(1, think_ms=-1.0), "think_ms is -1.0"),

@@ -105,6 +105,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """What was under way ends here; a body without a length ends well."""
         self._at_ms = self._clock()
+        self._parser = None  # it knows us: together they would wait for the garbage collector
         self._gone(self)
         if self._taker is not None and self._has_head and self._ends_with_close and error is None:
             taker, self._taker = self._taker, None

@@ -48,4 +48,4 @@ def session_header(workload: Workload, number: int) -> tuple[bytes, ...]:
         return ()
     names = workload.names.sessions
     name = str(session) if names is None else names[session]
-    return (b"x-session-id: " + name.encode("ascii", "backslashreplace"),)
+    return (b"x-session-id: " + name.encode("unicode_escape"),)

@@ -49,6 +49,8 @@ class Target:
             raise unknown_name("load client", "engine", self.dialect, DIALECTS)
         if self.api not in PATHS:
             raise unknown_name("load client", "API", self.api, PATHS)
+        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise InputError("load client: the API key is not printable ASCII; expected it to be")
         host, port, is_tls, base = _parts(self.url)
         object.__setattr__(self, "host", host)
         object.__setattr__(self, "port", port)
@@ -74,7 +76,7 @@ class Target:
             b"content-type: application/json",
         ]
         if self.api_key is not None:
-            lines.append(b"authorization: Bearer " + self.api_key.encode("latin-1"))
+            lines.append(b"authorization: Bearer " + self.api_key.encode("ascii"))
         return b"\r\n".join((*lines, *headers, b""))
 
 
