@@ -122,6 +122,22 @@ def takes(seconds: float) -> Script:
     return script
 
 
+async def never_ends(asked: Asked, wire: Wire) -> None:
+    """A token, and then nothing until the client leaves."""
+    await wire.begin()
+    await wire.say(text("a"))
+    await wire.reader.read(1)
+
+
+def every(period: int, otherwise: Script) -> Script:
+    """A script for every ``period``-th request, the first among them."""
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        await (otherwise if asked.number % period == 0 else answers_at_once)(asked, wire)
+
+    return script
+
+
 @dataclass
 class StandInEngine:
     """``tokens_a_word`` is what its usage counts; its tokenizer counts one."""
