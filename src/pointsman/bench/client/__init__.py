@@ -1,0 +1,1 @@
+"""The load client: requests sent on schedule, answers stamped at the socket, a row a request."""
