@@ -41,7 +41,7 @@ SEEDS = {"completions": 1, "chat": 2}  # other prompts for each API: no cache of
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    from tests.engine.tiny_model import tiny_model
+    from pointsman.bench.engines.tiny_model import tiny_model
 
     with llama_server(tiny_model(), tmp_path_factory.mktemp("log") / "engine.log") as engine:
         yield engine
