@@ -69,7 +69,7 @@ class DecisionLog:
 
     def write_choice(self, chosen: Chosen) -> None:
         """Add the line of a choice. Where its view is small it is made later, with the others:
-        many at once take a third of what they take one by one, between other work."""
+        that takes less time than one by one, between other work."""
         if len(chosen.situation.candidates) > ALL_CANDIDATES:
             self.write(chosen.line())
             return
