@@ -23,7 +23,7 @@ from pointsman.evidence.metrics import (
     Metrics,
 )
 
-SCHEMA = "pointsman.evidence/1"
+SCHEMA: Literal["pointsman.evidence/1"] = "pointsman.evidence/1"
 
 EvidenceLevel = Literal[
     "simulation", "real_engine_cpu", "real_engine_gpu", "mechanism_cpu", "mechanism_gpu"
@@ -231,6 +231,7 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     loads: tuple[ReplicaLoad, ...] = ()
     disturbance: Disturbance | None = None
     invalid: str | None = None  # why it is no result, the client as the bottleneck among it
+    warnings: tuple[str, ...] = ()  # what its reader must know
     rows: SideFile | None = None
 
 
