@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from pointsman.bench.engines.processes import shown
@@ -10,13 +11,13 @@ from pointsman.bench.engines.protocol import Launch, Ports
 from pointsman.bench.experiment import SPLIT, GroupRun
 from pointsman.bench.groups import Bench, asked_for
 from pointsman.bench.router import Behind, command_of
-from pointsman.bench.shapes import handoff_of, instances_of
+from pointsman.bench.shapes import handoff_of, instances_of, placed
 
 _FIRST_PORT, _FIRST_MEETING, _ROUTER_PORT = 8001, 9001, 8000
 
 
 def would_run(bench: Bench) -> str:
-    """A paragraph a group; ports are free ones when it runs."""
+    """A paragraph a group; when it runs, ports are free ones, and GPUs those that are there."""
     experiment = bench.experiment
     text = "".join(_paragraph(bench, run) for run in experiment.runs())
     order = "one group after the other" if experiment.order == "given" else "forwards, backwards"
@@ -32,7 +33,11 @@ def _lines(bench: Bench, run: GroupRun) -> Iterator[str]:
     if group.command:
         yield shown(group.command, {})
         return
-    instances = instances_of(bench.experiment, group, bench.model, bench.handoffs(run))
+    device, world_size = bench.experiment.hardware.device, bench.experiment.world_size
+    wanted = instances_of(bench.experiment, group, bench.model, bench.handoffs(run))
+    there = bench.machine.gpus if len(bench.machine.gpus) >= world_size else ()
+    gpus = there or tuple(map(str, range(world_size)))
+    instances = placed(wanted, replace(bench.machine, gpus=gpus), device)
     behind = []
     for number, instance in enumerate(instances):
         ports = Ports(_FIRST_PORT + number, _FIRST_MEETING + number)

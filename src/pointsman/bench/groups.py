@@ -10,6 +10,7 @@ Where a cache could not be emptied, each repeat has prompts of its own, and says
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -120,6 +121,7 @@ def serving(bench: Bench, run: GroupRun) -> Iterator[Serving]:
     """Yields when the engines take requests; all are stopped in the end. Raises GroupError."""
     experiment, folder = bench.experiment, bench.handoffs(run)
     with ExitStack() as engines:
+        engines.callback(shutil.rmtree, folder, ignore_errors=True)
         with stage("start"):
             handoff = handoff_of(run.group, bench.engine, folder)
             wanted = instances_of(experiment, run.group, bench.model, folder)

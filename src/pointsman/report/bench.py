@@ -57,20 +57,34 @@ def _shape(layout: dict[str, Any]) -> str:
 
 
 def _notes(documents: Sequence[tuple[Path, dict[str, Any]]]) -> str:
-    found: dict[str, list[str]] = {}
+    """What failed; what each repeat's reader must know, alike ones together."""
+    failed: list[str] = []
+    known: dict[str, dict[str, str]] = {}
     for path, document in documents:
         name = str(document.get("group") or path.stem)
-        failure = document.get("failure")
-        if failure:
-            why = (
-                failure if isinstance(failure, str) else f"{failure['stage']}: {failure['reason']}"
-            )
-            found.setdefault(f"failed at {why}", []).append(name)
+        if document.get("failure"):
+            failed.append(f"{name} failed at {_told(document['failure'])}")
         for repeat in document.get("repeats") or ():
-            for text in (repeat.get("invalid"), *(repeat.get("warnings") or ())):
-                if text:
-                    own = f"{name} {repeat['number']}"
-                    names = found.setdefault(text, [])
-                    if own not in names:
-                        names.append(own)
-    return "".join(wrapped(f"{', '.join(names)}: {text}") for text, names in found.items())
+            for text in _remarks(repeat):
+                known.setdefault(text.partition(":")[0], {})[f"{name} {repeat['number']}"] = text
+    return "".join(map(wrapped, [*failed, *map(_together, known.values())]))
+
+
+def _remarks(repeat: dict[str, Any]) -> list[str]:
+    """Each once; what makes it no result first."""
+    invalid = repeat.get("invalid")
+    first = [f"no result: {invalid}"] if invalid else []
+    return first + [text for text in repeat.get("warnings") or () if text not in (invalid or "")]
+
+
+def _together(texts: dict[str, str]) -> str:
+    """``texts``: by repeat."""
+    (name, text), *others = texts.items()
+    head, colon, rest = text.partition(":")
+    if not others:
+        return f"{name}: {text}"
+    return f"{len(texts)} repeats: {head}{colon} in {name}{rest and ','}{rest}"
+
+
+def _told(failure: Any) -> str:
+    return failure if isinstance(failure, str) else f"{failure['stage']}: {failure['reason']}"

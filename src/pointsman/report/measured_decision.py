@@ -33,8 +33,9 @@ def measured_decision_text(document: DecisionDocument, form: str) -> str:
 
 def decisions_in_short(document: DecisionDocument) -> str:
     """A paragraph a decision, without its figures."""
-    groups = [f"{each.group} against {each.baseline}: {_ending(each)}" for each in document.groups]
-    return "".join(groups + [f"{each.file}: {_ending(each)}" for each in document.mechanisms])
+    groups = [f"{each.group} against {each.baseline}\n{_ending(each)}" for each in document.groups]
+    mechanisms = [f"{each.file}\n{_ending(each)}" for each in document.mechanisms]
+    return "\n".join(groups + mechanisms)
 
 
 def _group(group: GroupDecision, level: float) -> str:
