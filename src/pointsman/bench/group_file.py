@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pointsman.bench.client.disturbance import Disturbance
-from pointsman.bench.client.figures import Figures, figures, seen_of
+from pointsman.bench.client.figures import Figures, figures
 from pointsman.bench.client.measure import Measured
-from pointsman.bench.client.rows import OK, Row
+from pointsman.bench.client.rows import Row
 from pointsman.bench.experiment import CLOSED, SPLIT, GroupRun
 from pointsman.bench.groups import Bench, Repeated
 from pointsman.bench.hardware import hardware_of
@@ -19,12 +19,13 @@ from pointsman.bench.identity import identity_of
 from pointsman.bench.memory import GPU_SOURCE, HOST_SOURCE, NOT_OURS, NOT_TOLD
 from pointsman.bench.requests import digest_of
 from pointsman.bench.shapes import handoff_of
+from pointsman.bench.stages.joined import Joined, JoinedLoad, joined
+from pointsman.bench.stages.served import ServedLoad
 from pointsman.evidence import envelope
 from pointsman.evidence.decision_file import our_version
 from pointsman.evidence.envelope import DEFINITIONS, SCHEMA, Failure, ServingGroup
 from pointsman.evidence.folder import write_envelope, write_rows
 from pointsman.evidence.measured import (
-    GroupFigures,
     MeasuredRun,
     Told,
     group_figures,
@@ -34,7 +35,7 @@ from pointsman.evidence.metrics import MetricName, Metrics
 from pointsman.metrics.rates import window_ms
 
 PROJECT = "pointsman"
-CLIENT = "client"
+NO_REPEAT = "nothing was measured"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,15 +72,9 @@ class Collected:
 def write_group(bench: Bench, backend: Backend, collected: Collected) -> Path:
     """Write ``GROUP.json`` and a file of rows a repeat."""
     run, repeats, failure = collected.run, collected.repeats, collected.failure
-    found = _figures(bench, repeats, failure)
-    objectives = bench.experiment.slo.objectives() if bench.experiment.slo else None
-    seen = [figures(each.measured, objectives) for each in repeats]
-    written = tuple(
-        _repeat(bench, run, repeated, each, metrics)
-        for repeated, each, metrics in zip(
-            repeats, seen, _each_repeat(bench, repeats, found), strict=True
-        )
-    )
+    seen = _seen(bench, repeats)
+    own = group_figures(seen.runs, seen.told) if repeats else no_figures(NO_REPEAT)
+    found = own if failure is None else no_figures(f"{failure.stage}: {failure.reason}")
     version = backend.version or collected.version
     group = ServingGroup(
         schema=SCHEMA,
@@ -99,9 +94,13 @@ def write_group(bench: Bench, backend: Backend, collected: Collected) -> Path:
         metrics=found.metrics,
         definitions=DEFINITIONS,
         details=found.details,
-        statuses=_statuses(seen) if seen else None,
-        goodput=_goodput(bench, seen),
-        repeats=written,
+        statuses=_statuses(seen.figures) if repeats else None,
+        goodput=_goodput(bench, seen.figures),
+        repeats=tuple(
+            _repeat(bench, run, repeated, seen.of(place), own.repeats[place])
+            for place, repeated in enumerate(repeats)
+        ),
+        stages=_stages(seen.joined),
         versions=_versions(bench, version),
         evidence_level=(
             "real_engine_gpu" if bench.experiment.hardware.device == "gpu" else "real_engine_cpu"
@@ -149,39 +148,67 @@ def _workload(bench: Bench) -> envelope.Workload:
     )
 
 
-def _figures(bench: Bench, repeats: Sequence[Repeated], failure: Failure | None) -> GroupFigures:
-    if failure is not None:
-        return no_figures(f"{failure.stage}: {failure.reason}")
-    return group_figures([_measured(each) for each in repeats], told_of(bench, repeats))
+@dataclass(frozen=True, slots=True, eq=False)
+class _SeenRepeat:
+    figures: Figures
+    joined: JoinedLoad
 
 
-def _each_repeat(
-    bench: Bench, repeats: Sequence[Repeated], found: GroupFigures
-) -> Sequence[Metrics]:
-    """Each repeat's own metrics; also of a group that failed after it."""
-    if found.repeats or not repeats:
-        return found.repeats
-    return group_figures([_measured(each) for each in repeats], told_of(bench, repeats)).repeats
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """All repeats: the client's figures, and their requests with their stages."""
+
+    figures: tuple[Figures, ...]
+    joined: Joined | None
+    runs: tuple[MeasuredRun, ...]
+    told: dict[MetricName, Told]
+
+    def of(self, place: int) -> _SeenRepeat:
+        assert self.joined is not None  # there is a repeat
+        return _SeenRepeat(self.figures[place], self.joined.loads[place])
 
 
-def _measured(repeated: Repeated) -> MeasuredRun:
-    rows = counted_rows(repeated.measured)
-    return MeasuredRun(seen_of(rows, repeated.replicas).answers, repeated.peak_memory_mb)
+def _seen(bench: Bench, repeats: Sequence[Repeated]) -> _Seen:
+    if not repeats:
+        return _Seen((), None, (), {})
+    objectives = bench.experiment.slo.objectives() if bench.experiment.slo else None
+    whole = joined(repeats[0].served, [_load(each) for each in repeats])
+    return _Seen(
+        figures=tuple(figures(each.measured, objectives) for each in repeats),
+        joined=whole,
+        runs=tuple(
+            MeasuredRun(load.answers, each.peak_memory_mb)
+            for load, each in zip(whole.loads, repeats, strict=True)
+        ),
+        told={**whole.told, "peak_memory_mb": _memory_told(bench, repeats)},
+    )
+
+
+def _load(repeated: Repeated) -> ServedLoad:
+    log = repeated.decision_log
+    return ServedLoad(
+        repeated.measured.rows,
+        (log,) if log is not None else (),
+        repeated.before,
+        repeated.after,
+    )
+
+
+def _stages(found: Joined | None) -> tuple[envelope.StageMean, ...]:
+    """Those that are known."""
+    if found is None:
+        return ()
+    means = ((name, getattr(found.stages, name)) for name in envelope.STAGE_NAMES)
+    return tuple(
+        envelope.StageMean(name=name, mean_ms=mean.mean_ms, count=mean.count)
+        for name, mean in means
+        if mean is not None
+    )
 
 
 def counted_rows(measured: Measured) -> list[Row]:
     """All but those of the warm-up."""
     return [row for row in measured.rows if not row.is_warmup]
-
-
-def told_of(bench: Bench, repeats: Sequence[Repeated]) -> dict[MetricName, Told]:
-    """Where what the client cannot see comes from, or why it is not known."""
-    return {
-        "peak_memory_mb": _memory_told(bench, repeats),
-        "queue_wait_ms": Told(reason="not joined yet"),
-        "kv_handoff_bytes": Told(reason="not joined yet"),
-        "kv_handoff_ms": Told(reason="not joined yet"),
-    }
 
 
 def _memory_told(bench: Bench, repeats: Sequence[Repeated]) -> Told:
@@ -193,9 +220,9 @@ def _memory_told(bench: Bench, repeats: Sequence[Repeated]) -> Told:
 
 
 def _repeat(
-    bench: Bench, run: GroupRun, repeated: Repeated, seen: Figures, metrics: Metrics
+    bench: Bench, run: GroupRun, repeated: Repeated, seen: _SeenRepeat, metrics: Metrics
 ) -> envelope.Repeat:
-    measured, answers = repeated.measured, _measured(repeated).answers
+    measured, answers = repeated.measured, seen.joined.answers
     return envelope.Repeat(
         number=repeated.number,
         position=repeated.position,
@@ -203,12 +230,12 @@ def _repeat(
         cache=repeated.cache,
         makespan_ms=window_ms(answers.arrival_ms, answers.finish_ms),
         metrics=metrics,
-        statuses=_statuses([seen]),
+        statuses=_statuses([seen.figures]),
         loads=_loads(run, repeated),
-        disturbance=_disturbance(measured.disturbance, seen),
+        disturbance=_disturbance(measured.disturbance, seen.figures),
         invalid=_invalid(measured),
-        warnings=seen.warnings,
-        rows=write_rows(bench.folder, f"{run.name}-{repeated.number}", measured.rows),
+        warnings=seen.figures.warnings,
+        rows=write_rows(bench.folder, f"{run.name}-{repeated.number}", seen.joined.rows),
     )
 
 
@@ -251,7 +278,7 @@ def _loads(run: GroupRun, repeated: Repeated) -> tuple[envelope.ReplicaLoad, ...
     rows = [row for row in counted_rows(repeated.measured) if row.sent_ms is not None]
     prefills = run.group.prefills or 0 if run.group.mode == SPLIT else 0
     loads = []
-    for number, url in enumerate(repeated.replicas):
+    for number, url in enumerate(repeated.served.urls):
         own = [row for row in rows if url in (_decoder(row, repeated), row.prefill_replica)]
         tokens = sum((row.prompt_tokens or 0) + (row.output_tokens or 0) for row in own)
         loads.append(
@@ -267,7 +294,7 @@ def _loads(run: GroupRun, repeated: Repeated) -> tuple[envelope.ReplicaLoad, ...
 
 def _decoder(row: Row, repeated: Repeated) -> str | None:
     """The only replica has no router that would say so."""
-    return row.replica or (repeated.replicas[0] if len(repeated.replicas) == 1 else None)
+    return row.replica or (repeated.served.urls[0] if len(repeated.served.urls) == 1 else None)
 
 
 def _disturbance(found: Disturbance, seen: Figures) -> envelope.Disturbance:
@@ -291,8 +318,3 @@ def _versions(bench: Bench, engine: str | None) -> dict[str, str]:
     if engine is not None:
         found[bench.experiment.engine.name] = engine
     return found
-
-
-def ended_well(repeats: Sequence[Repeated]) -> int:
-    """Requests of all repeats that did."""
-    return sum(row.status == OK for each in repeats for row in counted_rows(each.measured))

@@ -13,7 +13,7 @@ import asyncio
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import uvloop
@@ -30,12 +30,14 @@ from pointsman.bench.engines.attached import engine_at
 from pointsman.bench.engines.external import KNOWN
 from pointsman.bench.engines.machine import Machine
 from pointsman.bench.engines.processes import shown
-from pointsman.bench.engines.protocol import CacheState, Engine, Model
+from pointsman.bench.engines.protocol import CacheState, Engine, Model, Ports
 from pointsman.bench.engines.running import Running, started
 from pointsman.bench.experiment import Experiment, GroupRun, Turn, policy_from
 from pointsman.bench.memory import peak_memory_mb
 from pointsman.bench.router import Asked, routed
 from pointsman.bench.shapes import handoff_of, instances_of, placed
+from pointsman.bench.stages.pages import Pages, pages_of
+from pointsman.bench.stages.served import Served
 from pointsman.core.errors import PointsmanError
 from pointsman.evidence.envelope import CacheState as CacheWord
 from pointsman.fleet.objectives import with_objectives
@@ -110,15 +112,20 @@ class Repeated:
     position: int
     cache: CacheWord
     measured: Measured
-    replicas: tuple[str, ...]  # URLs
+    served: Served
+    before: Pages  # the engines' metrics
+    after: Pages
     peak_memory_mb: float | None
     router_command: str | None = None
     decision_log: Path | None = None
 
 
 @contextmanager
-def serving(bench: Bench, run: GroupRun) -> Iterator[Serving]:
-    """Yields when the engines take requests; all are stopped in the end. Raises GroupError."""
+def serving(bench: Bench, run: GroupRun, ports: Sequence[Ports]) -> Iterator[Serving]:
+    """Yields when the engines take requests; all are stopped in the end. Raises GroupError.
+
+    ``ports``: the same whenever the group is started, so that its replicas have one name each.
+    """
     experiment, folder = bench.experiment, bench.handoffs(run)
     with ExitStack() as engines:
         engines.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -127,7 +134,7 @@ def serving(bench: Bench, run: GroupRun) -> Iterator[Serving]:
             wanted = instances_of(experiment, run.group, bench.model, folder)
             instances = placed(wanted, bench.machine, experiment.hardware.device)
             replicas = engines.enter_context(
-                started(bench.engine, instances, bench.logs / run.name)
+                started(bench.engine, instances, bench.logs / run.name, ports)
             )
         yield Serving(run, replicas, handoff.protocol if handoff else None)
 
@@ -159,19 +166,31 @@ def measured(bench: Bench, group: Serving, turn: Turn, position: int, aside: Asi
     with stage("router"), routed(asked, group.replicas, log) if asked else nullcontext() as router:
         url = router.url if router else group.replicas[0].url
         load = load_of(bench, turn, caches, position)
+        served = served_by(bench, group.replicas)
+        before = pages_of(served.urls)
         with stage("load"):
             seen = measure(Target(url, model, dialect), load, aside.watch, group.lengths[0])
+        after = pages_of(served.urls)
         memory = peak_memory_mb(group.replicas, bench.experiment.hardware.device, bench.environment)
     return Repeated(
         number=turn.repeat,
         position=position,
         cache=cache_word(caches),
         measured=seen,
-        replicas=tuple(each.url for each in group.replicas),
+        served=served,
+        before=before,
+        after=after,
         peak_memory_mb=memory,
         router_command=router.command if router else None,
         decision_log=asked.decision_log if asked else None,
     )
+
+
+def served_by(bench: Bench, replicas: Sequence[Running]) -> Served:
+    """The engines as stages are told of; what runs already is known by its metrics' names."""
+    served = Served.by(replicas, bench.experiment.workload.kv_bytes_per_token)
+    known = engine_at(replicas[0].url, KNOWN) if served.signals is None else None
+    return served if known is None else replace(served, signals=known.signals)
 
 
 def asked_for(

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from pointsman.bench.client.progress import Progress, Watch
 from pointsman.bench.engines.machine import Machine
-from pointsman.bench.engines.protocol import Instance
+from pointsman.bench.engines.protocol import Instance, Ports
+from pointsman.bench.engines.running import ports_for
 from pointsman.bench.experiment import Experiment, GroupRun, Turn
 from pointsman.bench.group_file import Backend, Collected, backend_of, write_group
 from pointsman.bench.groups import Aside, Bench, GroupError, Serving, measured, serving
@@ -144,6 +145,7 @@ class _Going:
         self._found: dict[str, Collected] = {}
         self._engines = ExitStack()
         self._serving: Serving | None = None
+        self._ports: dict[str, list[Ports]] = {}  # by group
         self._costs: Path | None = None
 
     def turn(self, turn: Turn, position: int) -> None:
@@ -184,7 +186,10 @@ class _Going:
         if self._serving is None or self._serving.run != run:
             self._stop_engines()
             self.shown.say(f"{run.name}: starting {_replicas(run.group.engines)}")
-            self._serving = self._engines.enter_context(serving(self.bench, run))
+            if run.name not in self._ports:
+                self._ports[run.name] = ports_for(run.group.engines)
+            group = serving(self.bench, run, self._ports[run.name])
+            self._serving = self._engines.enter_context(group)
         return self._serving
 
     def _stop_engines(self) -> None:
