@@ -27,7 +27,8 @@ function clock(timeMs, nowMs) {
 
 function nameOf(place) {
   if (!is(place)) return NONE;
-  return place.filter(is).map((id) => (page.urls.has(id) ? `${id} · ${page.urls.get(id)}` : `replica ${id}`)).join(" → ");
+  const named = (id) => (page.urls.has(id) ? `${id} · ${page.urls.get(id).replace("http://", "")}` : `replica ${id}`);
+  return place.filter(is).map(named).join(" → ");
 }
 
 // Elements.
