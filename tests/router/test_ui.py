@@ -87,20 +87,41 @@ def test_the_terms_of_each_candidate_are_those_of_the_decision_log(tmp_path):
 
     decisions, log = run(main()), read_log(tmp_path / "log")
     for decision, line in zip(reversed(decisions), log.choices, strict=True):
-        assert decision["candidates_in_all"] == len(line.candidates) == 2
-        waits = [max(0.0, free_ms - line.time_ms) for free_ms in line.view["queue"]]
-        for c, candidate in enumerate(decision["candidates"]):
-            saved = line.view["full_work_ms"][c] - line.view["work_ms"][c]
-            assert candidate["place"] == [line.seen[c], None]
-            assert candidate["is_chosen"] == (line.seen[c] == line.replica)
-            assert candidate["wait_ms"] == waits[c]
-            assert candidate["longer_wait_ms"] == waits[c] - min(waits)
-            assert candidate["prefill_ms"] == line.view["work_ms"][c]
-            assert candidate["saved_prefill_ms"] == saved
-            assert candidate["first_token_ms"] == waits[c] + line.view["work_ms"][c]
-            assert candidate["cached_tokens"] == line.view["prefix"][c]
-            assert candidate["iteration_ms"] == line.view["iteration_ms"][c]
-    assert decisions[0]["candidates"][log.choices[2].replica]["saved_prefill_ms"] > 0.0
+        found, view = decision["candidates"], line.view
+        waits = [max(0.0, free_ms - line.time_ms) for free_ms in view["queue"]]
+        saved = [
+            all_ms - ms for all_ms, ms in zip(view["full_work_ms"], view["work_ms"], strict=True)
+        ]
+        assert found["in_all"] == len(line.candidates) == 2
+        assert found["place"] == [[number, None] for number in line.seen]
+        assert line.seen[found["chosen"]] == line.replica
+        assert found["wait_ms"] == waits
+        assert found["longer_wait_ms"] == [each - min(waits) for each in waits]
+        assert found["prefill_ms"] == view["work_ms"]
+        assert found["saved_prefill_ms"] == saved
+        assert found["first_token_ms"] == [
+            a + b for a, b in zip(waits, view["work_ms"], strict=True)
+        ]
+        assert found["cached_tokens"] == view["prefix"]
+        assert found["iteration_ms"] == view["iteration_ms"]
+    assert decisions[0]["candidates"]["saved_prefill_ms"][log.choices[2].replica] > 0.0
+
+
+def test_of_many_candidates_those_are_shown_that_mattered():
+    """Seventeen replicas, one prefix: the newest request goes to where it is."""
+
+    async def main():
+        async with looking(*[answer_json] * 17, policy="locality_aware:slack_ms=1e6") as (at, look):
+            await ask(at, 2, text="word " * 400)
+            return (await look())["decisions"][0]
+
+    decision = run(main())
+    found = decision["candidates"]
+    assert found["in_all"] == 17
+    assert len(found["place"]) <= 3
+    assert found["place"][found["chosen"]] == decision["place"]
+    assert min(found["longer_wait_ms"]) == 0.0
+    assert max(found["cached_tokens"]) == decision["cached_tokens"] > 0
 
 
 def test_a_log_that_is_looked_at_lacks_nothing_and_replays(tmp_path):
@@ -254,8 +275,7 @@ def test_of_a_pair_both_replicas_are_named_and_counted():
     assert [each["role"] for each in state["replicas"]] == ["prefill", "decode", "decode"]
     assert [each["requests"] for each in state["replicas"]] == [2, 1, 1]
     assert [each["place"] for each in state["decisions"]] == [[0, 2], [0, 1]]
-    places = [each["place"] for each in state["decisions"][0]["candidates"]]
-    assert places == [[0, 1], [0, 2]]
+    assert state["decisions"][0]["candidates"]["place"] == [[0, 1], [0, 2]]
 
 
 def test_nothing_that_a_client_wrote_stands_in_what_is_served():

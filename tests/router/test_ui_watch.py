@@ -9,8 +9,8 @@ import pytest
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.policies.catalogue import policy_named
-from pointsman.router.ui.state import first_tokens
-from pointsman.router.ui.watch import MOST_DECISIONS, MOST_FIRST_TOKENS, Watch
+from pointsman.router.ui.first_tokens import MOST_FIRST_TOKENS, FirstTokens, TtftFigures
+from pointsman.router.ui.watch import MOST_DECISIONS, Watch
 from tests.router.in_memory import Lines
 from tests.router.routers import run
 
@@ -87,22 +87,35 @@ def test_the_log_behind_gets_every_line():
     assert run(main()) == (3, 3, 3)
 
 
-def test_only_the_last_decisions_are_kept_each_with_the_view_that_it_was_made_from():
+def test_each_decision_is_kept_with_the_view_that_it_was_made_from():
     async def main():
         _, dispatcher, watch = world()
         lookout = watch.look(0.0)
-        open_tickets = [dispatcher.choose(question(n)) for n in range(MOST_DECISIONS + 2)]
+        open_tickets = [dispatcher.choose(question(n)) for n in range(4)]
         kept = {n: seen.what.situation.view[1].tolist() for n, seen in lookout.decisions.items()}
         for ticket in open_tickets:
             ticket.end(Ending())
         return kept, len(lookout._sent)
 
-    kept, in_flight = run(main())
-    assert list(kept) == list(range(2, MOST_DECISIONS + 2))
     # Round robin: each of the two had half of the requests before it, the first one first.
-    assert kept[2] == [1.0, 1.0]
-    assert kept[51] == [26.0, 25.0]
-    assert in_flight == 0
+    views = {0: [0.0, 0.0], 1: [1.0, 0.0], 2: [1.0, 1.0], 3: [2.0, 1.0]}
+    assert run(main()) == (views, 0)
+
+
+def test_between_two_questions_so_many_decisions_are_added_and_only_the_last_are_kept():
+    async def main():
+        _, dispatcher, watch = world()
+        watch.look(0.0)
+        serve(dispatcher, MOST_DECISIONS + 7)
+        first = list(watch.look(1.0).decisions)
+        serve(dispatcher, 2)
+        lookout = watch.look(2.0)
+        return first, list(lookout.decisions), lookout.last_minute(2.0)[1].choices
+
+    first, then, choices = run(main())
+    assert first == list(range(MOST_DECISIONS))
+    assert then == [*range(2, MOST_DECISIONS), MOST_DECISIONS + 7, MOST_DECISIONS + 8]
+    assert choices == MOST_DECISIONS + 9
 
 
 def test_a_request_that_was_sent_before_anybody_looked_counts_nowhere():
@@ -112,10 +125,10 @@ def test_a_request_that_was_sent_before_anybody_looked_counts_nowhere():
         lookout = watch.look(0.0)
         ticket.first_token()
         ticket.end(Ending())
-        return lookout.decisions, list(lookout.first_tokens), lookout.last_minute(1.0)[1][-1]
+        first = lookout.first_tokens.figures(0.0, 1.0)
+        return lookout.decisions, first.count, lookout.last_minute(1.0)[1].choices
 
-    decisions, first, total = run(main())
-    assert (decisions, first, total.requests) == ({}, [], 0)
+    assert run(main()) == ({}, 0, 0)
 
 
 def test_sums_are_of_the_last_minute():
@@ -129,7 +142,7 @@ def test_sums_are_of_the_last_minute():
                 serve(dispatcher, second)
             lookout = watch.look(clock.now_ms)
             found.append((second, lookout.last_minute(clock.now_ms)))
-        return {second: (ms, sums[-1].requests) for second, (ms, sums) in found}
+        return {second: (ms, tally.choices) for second, (ms, tally) in found}
 
     found = run(main())
     assert found[1] == (1000.0, 1)
@@ -139,13 +152,29 @@ def test_sums_are_of_the_last_minute():
 
 
 def test_percentiles_of_the_first_tokens_are_nearest_rank_over_the_last_minute():
-    old, recent = (39_000.0, 5000.0), [(60_000.0 + 10 * n, float(n)) for n in range(1, 101)]
-    found = first_tokens([old, *recent], 0.0, 100_000.0)
+    tokens = FirstTokens()
+    tokens.add(39_000.0, 5000.0)
+    for number in range(1, 101):
+        tokens.add(60_000.0 + 10 * number, float(number))
+    found = tokens.figures(0.0, 100_000.0)
     assert (found.count, found.window_s, found.p50_ms, found.p99_ms) == (100, 60.0, 50.0, 99.0)
-    # From 60.01 to 61 s: all but the last came 39 to 40 s ago.
-    assert found.seconds == [(39, 50.0, 100.0)]
+    assert found.seconds == [(39, 50.0, 100.0)]  # they came 39 to 39.99 s ago
+
+
+def test_each_second_has_its_own_median_and_longest():
+    tokens = FirstTokens()
+    for at_ms, ttft_ms in ((500.0, 7.0), (600.0, 9.0), (700.0, 8.0), (2100.0, 1.0)):
+        tokens.add(at_ms, ttft_ms)
+    assert tokens.figures(0.0, 3000.0).seconds == [(2, 8.0, 9.0), (0, 1.0, 1.0)]
+
+
+def test_without_a_stream_there_are_no_percentiles():
+    assert FirstTokens().figures(500.0, 1500.0) == TtftFigures(0, 1.0, None, None, [])
 
 
 def test_where_more_first_tokens_came_than_are_kept_the_window_says_so():
-    came = [(10_000.0 + n, 1.0) for n in range(MOST_FIRST_TOKENS)]
-    assert first_tokens(came, 0.0, 20_000.0).window_s == 10.0
+    tokens = FirstTokens()
+    for number in range(MOST_FIRST_TOKENS + 5):
+        tokens.add(10_000.0 + number, 1.0)
+    found = tokens.figures(0.0, 20_005.0)
+    assert (found.count, found.window_s) == (MOST_FIRST_TOKENS, 10.0)

@@ -7,12 +7,14 @@ routing are named.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import nan
 
 import msgspec
+import numpy as np
 
 from pointsman.dispatch.chosen import Chosen
-from pointsman.dispatch.record import Ask, Held, Pair, Unplaced, Usage
+from pointsman.dispatch.homes import NOWHERE
+from pointsman.dispatch.record import ALL_CANDIDATES, Ask, Held, Pair, Unplaced, Usage
+from pointsman.dispatch.view import UNKNOWN
 from pointsman.policies.policy import (
     CACHED_TOKENS,
     CONTEXT_TOKENS,
@@ -20,12 +22,12 @@ from pointsman.policies.policy import (
     FULL_WORK_MS,
     ITERATION_MS,
     KV_USE,
-    LOGGED_ROWS,
     PENDING_TOKENS,
     REQUESTS,
     RUNNING_REQUESTS,
     WAITING_REQUESTS,
     WORK_MS,
+    View,
 )
 from pointsman.router.prompt import READ_PATHS
 from pointsman.router.ui.watch import Seen
@@ -36,28 +38,30 @@ SENT = "sent"
 HELD = "held"
 UNPLACED = "unplaced"
 
-Column = Sequence[float]  # of the view, a value a row
 
+class Candidates(msgspec.Struct, frozen=True):
+    """Those that the policy could have chosen, an entry each: all where they are few, else the one
+    chosen, the shortest wait and the longest prefix; ``in_all``: how many there were.
 
-class Candidate(msgspec.Struct, frozen=True):
-    """One that the policy could have chosen. ``first_token_ms`` is wait and prefill;
-    ``longer_wait_ms`` the wait beyond the shortest one of those that are shown."""
+    ``first_token_ms`` is wait and prefill, ``longer_wait_ms`` the wait beyond the shortest one.
+    """
 
-    place: Pair
-    is_chosen: bool
-    wait_ms: float
-    longer_wait_ms: float
-    prefill_ms: float
-    saved_prefill_ms: float
-    first_token_ms: float
-    cached_tokens: float
-    requests: float
-    pending_tokens: float
-    context_tokens: float
-    waiting_requests: float
-    running_requests: float
-    kv_use_fraction: float
-    iteration_ms: float
+    in_all: int
+    chosen: int  # an index
+    place: list[Pair]
+    wait_ms: list[float]
+    longer_wait_ms: list[float]
+    prefill_ms: list[float]
+    saved_prefill_ms: list[float]
+    first_token_ms: list[float]
+    cached_tokens: list[float]
+    requests: list[float]
+    pending_tokens: list[float]
+    context_tokens: list[float]
+    waiting_requests: list[float]
+    running_requests: list[float]
+    kv_use_fraction: list[float]
+    iteration_ms: list[float]
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -74,8 +78,7 @@ class Result(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """One line of the list; None where it is not known, or not yet.
 
-    ``place``: the replica, and of a pair its decode replica too; ``candidates`` are those of the
-    log, ``candidates_in_all`` how many there were. ``session``: its keyed hash.
+    ``place``: the replica, and of a pair its decode replica too. ``session``: its keyed hash.
     """
 
     sequence: int | None
@@ -93,8 +96,7 @@ class Decision(msgspec.Struct, frozen=True):
     wait_ms: float | None = None
     prefill_ms: float | None = None
     cached_tokens: int | None = None
-    candidates: list[Candidate] = []
-    candidates_in_all: int = 0
+    candidates: Candidates | None = None
     ttft_ms: float | None = None
     result: Result | None = None
 
@@ -104,11 +106,43 @@ def decision_of(seen: Seen, pairs: Sequence[Pair]) -> Decision:
     what = seen.what
     if isinstance(what, Unplaced):
         return _unplaced(what)
-    return _asked(what.line() if isinstance(what, Chosen) else what, seen, pairs)
+    if isinstance(what, Chosen):
+        return _sent(what, seen, pairs)
+    return _logged(what, seen, pairs)
 
 
-def _asked(line: Ask, seen: Seen, pairs: Sequence[Pair]) -> Decision:
-    first_ms = seen.first_token_ms
+def _sent(chosen: Chosen, seen: Seen, pairs: Sequence[Pair]) -> Decision:
+    question, situation = chosen.question, chosen.situation
+    tokens, home = question.prompt_tokens, situation.home
+    among = list(situation.candidates)
+    return Decision(
+        sequence=situation.sequence,
+        kind=SENT,
+        time_ms=situation.now_ms,
+        place=_place(chosen.replica, pairs),
+        reason=chosen.reason,
+        path=_shown(question.path),
+        prompt_tokens=None if tokens == UNKNOWN else tokens,
+        output_tokens=question.output_tokens,
+        session=question.session,
+        attempt=question.attempt,
+        waited_ms=chosen.wait.lasted_ms(situation.now_ms),
+        home=None if home == NOWHERE else _place(home, pairs),
+        wait_ms=chosen.expected_wait_ms,
+        prefill_ms=chosen.work_ms,
+        cached_tokens=chosen.hit_tokens,
+        candidates=_candidates(
+            (situation.view, [_place(number, pairs) for number in among]),
+            (chosen.candidate, len(among)),
+            situation.now_ms,
+        ),
+        ttft_ms=_ttft_ms(seen, situation.now_ms),
+        result=_result(seen),
+    )
+
+
+def _logged(line: Ask, seen: Seen, pairs: Sequence[Pair]) -> Decision:
+    places = [_place(number, pairs) for number in line.seen]
     return Decision(
         sequence=line.sequence,
         kind=HELD if isinstance(line, Held) else SENT,
@@ -125,9 +159,12 @@ def _asked(line: Ask, seen: Seen, pairs: Sequence[Pair]) -> Decision:
         wait_ms=line.expected_wait_ms,
         prefill_ms=line.expected_work_ms,
         cached_tokens=line.hit_tokens,
-        candidates=_candidates(line, pairs),
-        candidates_in_all=len(line.candidates),
-        ttft_ms=None if first_ms is None else first_ms - line.time_ms,
+        candidates=_candidates(
+            (line.logged_view, places),
+            (line.seen.index(line.replica), len(line.candidates)),
+            line.time_ms,
+        ),
+        ttft_ms=_ttft_ms(seen, line.time_ms),
         result=_result(seen),
     )
 
@@ -148,36 +185,42 @@ def _unplaced(line: Unplaced) -> Decision:
     )
 
 
-def _candidates(line: Ask, pairs: Sequence[Pair]) -> list[Candidate]:
-    rows = [[nan if value is None else value for value in line.view[name]] for name in LOGGED_ROWS]
-    columns: list[Column] = list(zip(*rows, strict=True))
-    waits = [max(0.0, column[FREE_AT_MS] - line.time_ms) for column in columns]
-    shortest_ms = min(waits)
-    return [
-        _candidate(column, (number == line.replica, _place(number, pairs)), (wait, shortest_ms))
-        for number, column, wait in zip(line.seen, columns, waits, strict=True)
-    ]
-
-
-def _candidate(column: Column, who: tuple[bool, Pair], waits: tuple[float, float]) -> Candidate:
-    (is_chosen, place), (wait_ms, shortest_ms) = who, waits
-    return Candidate(
-        place=place,
-        is_chosen=is_chosen,
-        wait_ms=wait_ms,
-        longer_wait_ms=wait_ms - shortest_ms,
-        prefill_ms=column[WORK_MS],
-        saved_prefill_ms=column[FULL_WORK_MS] - column[WORK_MS],
-        first_token_ms=wait_ms + column[WORK_MS],
-        cached_tokens=column[CACHED_TOKENS],
-        requests=column[REQUESTS],
-        pending_tokens=column[PENDING_TOKENS],
-        context_tokens=column[CONTEXT_TOKENS],
-        waiting_requests=column[WAITING_REQUESTS],
-        running_requests=column[RUNNING_REQUESTS],
-        kv_use_fraction=column[KV_USE],
-        iteration_ms=column[ITERATION_MS],
+def _candidates(
+    looked_at: tuple[View, list[Pair]], which: tuple[int, int], now_ms: float
+) -> Candidates:
+    """Of a view and the places of its columns; ``which``: the column chosen, and how many
+    candidates there were."""
+    (view, places), (chosen, in_all) = looked_at, which
+    waits = np.maximum(view[FREE_AT_MS] - now_ms, 0.0)
+    shortest_ms = waits.min()
+    if len(places) > ALL_CANDIDATES:
+        contenders = {chosen, int(waits.argmin()), int(view[CACHED_TOKENS].argmax())}
+        columns = sorted(contenders)
+        view, waits = view[:, columns], waits[columns]
+        places, chosen = [places[c] for c in columns], columns.index(chosen)
+    rows = view.tolist()
+    return Candidates(
+        in_all=in_all,
+        chosen=chosen,
+        place=places,
+        wait_ms=waits.tolist(),
+        longer_wait_ms=(waits - shortest_ms).tolist(),
+        prefill_ms=rows[WORK_MS],
+        saved_prefill_ms=(view[FULL_WORK_MS] - view[WORK_MS]).tolist(),
+        first_token_ms=(waits + view[WORK_MS]).tolist(),
+        cached_tokens=rows[CACHED_TOKENS],
+        requests=rows[REQUESTS],
+        pending_tokens=rows[PENDING_TOKENS],
+        context_tokens=rows[CONTEXT_TOKENS],
+        waiting_requests=rows[WAITING_REQUESTS],
+        running_requests=rows[RUNNING_REQUESTS],
+        kv_use_fraction=rows[KV_USE],
+        iteration_ms=rows[ITERATION_MS],
     )
+
+
+def _ttft_ms(seen: Seen, sent_ms: float) -> float | None:
+    return None if seen.first_token_ms is None else seen.first_token_ms - sent_ms
 
 
 def _result(seen: Seen) -> Result | None:

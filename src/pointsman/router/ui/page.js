@@ -6,7 +6,7 @@ const EVERY_MS = 1000;
 const PATIENCE_MS = 5000;
 const NONE = "–";
 
-const page = { key: "", paused: false, timer: 0, asking: false, urls: new Map(), said: "" };
+const page = { key: "", paused: false, pressed: false, timer: 0, asking: false, urls: new Map(), said: "" };
 const $ = (id) => document.getElementById(id);
 
 // Figures.
@@ -25,9 +25,11 @@ function clock(timeMs, nowMs) {
   return `${at.toLocaleTimeString("en-GB")}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }
 
+const withoutScheme = (url) => url.replace("http://", "");
+
 function nameOf(place) {
   if (!is(place)) return NONE;
-  const named = (id) => (page.urls.has(id) ? `${id} · ${page.urls.get(id).replace("http://", "")}` : `replica ${id}`);
+  const named = (id) => (page.urls.has(id) ? `${id} · ${withoutScheme(page.urls.get(id))}` : `replica ${id}`);
   return place.filter(is).map(named).join(" → ");
 }
 
@@ -83,7 +85,7 @@ function gaugesOf(replica) {
 }
 
 const REPLICA_COLUMNS = [
-  ["Replica", (r) => `${r.id} · ${r.url}${r.role ? ` (${r.role})` : ""}`, true],
+  ["Replica", (r) => `${r.id} · ${withoutScheme(r.url)}${r.role ? ` (${r.role})` : ""}`, true],
   ["State", stateOf, true],
   ["In flight", (r) => count(r.in_flight)],
   ["Held for it", (r) => count(r.held_requests)],
@@ -129,6 +131,16 @@ const CANDIDATE_COLUMNS = [
   ["Iteration", (c) => ms(c.iteration_ms)],
 ];
 
+// They come as columns, an entry a candidate in each.
+function candidatesOf({ candidates }) {
+  if (!candidates) return [];
+  const columns = Object.entries(candidates).filter(([, column]) => Array.isArray(column));
+  return candidates.place.map((_, number) => ({
+    is_chosen: number === candidates.chosen,
+    ...Object.fromEntries(columns.map(([name, column]) => [name, column[number]])),
+  }));
+}
+
 function statusOf(decision) {
   if (decision.kind !== "sent") return decision.kind;
   return decision.result ? decision.result.status : "in flight";
@@ -136,7 +148,7 @@ function statusOf(decision) {
 
 // Why, in a sentence, out of the terms of the one that was chosen.
 function becauseOf(decision) {
-  const chosen = decision.candidates.find((candidate) => candidate.is_chosen);
+  const chosen = candidatesOf(decision).find((candidate) => candidate.is_chosen);
   if (!chosen) return decision.kind === "unplaced" ? "It got no replica." : "";
   const saved = chosen.saved_prefill_ms > 0 ? `its prefix saves ${ms(chosen.saved_prefill_ms)} of prefill` : "nothing of its prompt is cached there";
   const waits = chosen.longer_wait_ms > 0 ? `waiting there costs ${ms(chosen.longer_wait_ms)} more than the shortest wait` : "nobody has a shorter wait";
@@ -175,18 +187,19 @@ function inside(decision) {
       ["Error", (result && result.error) || NONE],
     ]),
   );
-  if (decision.candidates.length === 0) return box;
-  const some = decision.candidates.length < decision.candidates_in_all;
-  const title = some
-    ? `${decision.candidates.length} of ${decision.candidates_in_all} candidates: the one chosen, the shortest wait, the longest prefix`
-    : `${decision.candidates.length} candidates`;
+  const candidates = candidatesOf(decision);
+  if (candidates.length === 0) return box;
+  const inAll = decision.candidates.in_all;
+  const title = candidates.length < inAll
+    ? `${candidates.length} of ${inAll} candidates: the one chosen, the shortest wait, the longest prefix`
+    : `${inAll} candidates`;
   const table = made("table", "", { class: "cards", role: "table", "aria-label": title });
   const head = made("thead", "", { role: "rowgroup" });
   const body = made("tbody", "", { role: "rowgroup" });
   const row = made("tr", "", { role: "row" });
   heads(row, CANDIDATE_COLUMNS);
   head.append(row);
-  for (const candidate of decision.candidates) {
+  for (const candidate of candidates) {
     const line = made("tr", "", { role: "row", class: candidate.is_chosen ? "chosen" : "" });
     cells(line, CANDIDATE_COLUMNS, candidate);
     body.append(line);
@@ -210,20 +223,23 @@ function decisionOf(decision, nowMs) {
     chip(status),
   );
   item.append(summary);
-  item.dataset.sequence = decision.sequence ?? "";
   item.addEventListener("toggle", () => {
     if (item.open && item.children.length === 1) item.append(inside(decision));
   });
   return item;
 }
 
+// Nothing moves away under a pointer or a keyboard's focus, nor while something is read.
+function isLookedInto(list) {
+  const hovers = matchMedia("(hover: hover)").matches && list.matches(":hover");
+  return page.pressed || hovers || list.querySelector("details[open], summary:focus-visible") !== null;
+}
+
 function showDecisions(state) {
   const list = $("decisions");
-  if (list.querySelector("details[open]")) return;
-  const focused = list.contains(document.activeElement) ? document.activeElement.parentElement.dataset.sequence : null;
+  if (isLookedInto(list)) return;
   list.replaceChildren(...state.decisions.map((decision) => decisionOf(decision, state.now_ms)));
   if (state.decisions.length === 0) list.append(made("p", "None yet since this page is open."));
-  if (focused) list.querySelector(`details[data-sequence="${CSS.escape(focused)}"] summary`)?.focus();
 }
 
 // The headline.
@@ -324,6 +340,8 @@ $("key-form").addEventListener("submit", (event) => {
   $("key-form").hidden = true;
   turn();
 });
+$("decisions").addEventListener("pointerdown", () => { page.pressed = true; });
+for (const kind of ["pointerup", "pointercancel"]) document.addEventListener(kind, () => { page.pressed = false; });
 document.addEventListener("visibilitychange", turn);
 heads($("replica-heads"), REPLICA_COLUMNS);
 turn();

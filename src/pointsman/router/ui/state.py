@@ -9,25 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import msgspec
 
-from pointsman.core.percentiles import nearest_rank
 from pointsman.dispatch.pair_dispatcher import PairDispatcher
 from pointsman.dispatch.record import Pair
 from pointsman.router.admission import Admission
 from pointsman.router.engines import Engines
 from pointsman.router.membership import Membership, Replica
 from pointsman.router.ui.decisions import Decision, decision_of
-from pointsman.router.ui.watch import (
-    ALL,
-    MOST_FIRST_TOKENS,
-    NOTHING,
-    WINDOW_MS,
-    Lookout,
-    Sums,
-    SumsOfReplicas,
-)
+from pointsman.router.ui.first_tokens import TtftFigures
+from pointsman.router.ui.watch import NOTHING, Lookout, Sums, Tally
 
 GOOD = "good"  # all replicas are ready
 REDUCED = "reduced"
@@ -65,17 +58,6 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     reported_cached_fraction: float | None
 
 
-class FirstTokens(msgspec.Struct, frozen=True):
-    """TTFT of the streams of the last ``window_s``. ``seconds``: of each second that had a first
-    token how long ago it was, the median and the longest."""
-
-    count: int
-    window_s: float
-    p50_ms: float | None
-    p99_ms: float | None
-    seconds: list[tuple[int, float, float]]
-
-
 class State(msgspec.Struct, frozen=True):
     """All that the page shows. Rates and fractions are of the last ``window_s``."""
 
@@ -91,7 +73,7 @@ class State(msgspec.Struct, frozen=True):
     reported_cached_fraction: float | None
     held_requests: int
     refused_requests: int
-    ttft: FirstTokens
+    ttft: TtftFigures
     replicas: list[ReplicaRow]
     decisions: list[Decision]  # the newest first
 
@@ -115,8 +97,8 @@ def state_of(sources: Sources, lookout: Lookout, now_ms: float) -> State:
     """The router as it stands, with what was seen of requests."""
     admission = sources.admission
     policy, membership = admission.dispatcher.rules.policy, admission.membership
-    window_ms, sums = lookout.last_minute(now_ms)
-    total = sums[ALL]
+    window_ms, tally = lookout.last_minute(now_ms)
+    total = _total(tally)
     return State(
         version=sources.version,
         policy=policy.label,
@@ -125,13 +107,13 @@ def state_of(sources: Sources, lookout: Lookout, now_ms: float) -> State:
         window_s=window_ms / 1000.0,
         standing=standing_of(membership),
         ready=len(membership.ready),
-        requests_per_s=_fraction(total.requests, window_ms / 1000.0),
+        requests_per_s=_fraction(tally.choices, window_ms / 1000.0),
         expected_cached_fraction=_expected(total),
         reported_cached_fraction=_reported(total),
         held_requests=admission.held,
         refused_requests=admission.refused,
-        ttft=first_tokens(list(lookout.first_tokens), lookout.since_ms, now_ms),
-        replicas=[_row(sources, each, sums, now_ms) for each in membership.members],
+        ttft=lookout.first_tokens.figures(lookout.since_ms, now_ms),
+        replicas=[_row(sources, each, tally, total) for each in membership.members],
         decisions=[
             decision_of(seen, sources.pairs) for seen in reversed(lookout.decisions.values())
         ],
@@ -148,35 +130,11 @@ def standing_of(membership: Membership) -> str:
     return GOOD if len(ready) == len(members) else REDUCED
 
 
-def first_tokens(
-    came: Sequence[tuple[float, float]], since_ms: float, now_ms: float
-) -> FirstTokens:
-    """Of when each came, the oldest first, and after how long. Percentiles are nearest rank."""
-    recent = [each for each in came if each[0] > now_ms - WINDOW_MS]
-    begun_ms = max(since_ms, now_ms - WINDOW_MS)
-    if len(recent) == MOST_FIRST_TOKENS:  # those before are not kept
-        begun_ms = recent[0][0]
-    ordered = sorted(ttft_ms for _, ttft_ms in recent)
-    seconds: dict[int, list[float]] = {}
-    for at_ms, ttft_ms in recent:
-        seconds.setdefault(int((now_ms - at_ms) / 1000.0), []).append(ttft_ms)
-    return FirstTokens(
-        count=len(ordered),
-        window_s=(now_ms - begun_ms) / 1000.0,
-        p50_ms=nearest_rank(ordered, 0.5) if ordered else None,
-        p99_ms=nearest_rank(ordered, 0.99) if ordered else None,
-        seconds=[
-            (ago_s, nearest_rank(sorted(values), 0.5), max(values))
-            for ago_s, values in seconds.items()
-        ],
-    )
-
-
-def _row(sources: Sources, replica: Replica, sums: SumsOfReplicas, now_ms: float) -> ReplicaRow:
-    admission, number = sources.admission, replica.number
+def _row(sources: Sources, replica: Replica, tally: Tally, total: Sums) -> ReplicaRow:
+    admission, number, now_ms = sources.admission, replica.number, tally.at_ms
     ledger, failure = admission.dispatcher.ledger, replica.health.last_failure
-    own, total = sums.get(number, NOTHING), sums[ALL]
-    usual_tokens = total.prompt_tokens // max(1, total.requests)
+    own = tally.of_replicas.get(number, NOTHING)
+    usual_tokens = total.prompt_tokens // max(1, tally.choices)
     wait_ms, _ = ledger.expected_wait(number, usual_tokens, now_ms, 0.0)
     reading = sources.engines.state_of(replica).reading
     engine = None if reading is None else reading.engine
@@ -196,10 +154,14 @@ def _row(sources: Sources, replica: Replica, sums: SumsOfReplicas, now_ms: float
         gauges_age_s=None if reading is None else reading.age_ms(now_ms) / 1000.0,
         gauges_are_stale=reading is not None and reading.is_stale(now_ms),
         requests=own.requests,
-        share_fraction=_fraction(own.requests, total.requests),
+        share_fraction=_fraction(own.requests, tally.choices),
         expected_cached_fraction=_expected(own),
         reported_cached_fraction=_reported(own),
     )
+
+
+def _total(tally: Tally) -> Sums:
+    return reduce(Sums.plus, tally.of_replicas.values(), NOTHING)
 
 
 def _expected(sums: Sums) -> float | None:

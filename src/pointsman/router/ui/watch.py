@@ -23,17 +23,14 @@ from pointsman.dispatch.record import (
     Held,
     Outcome,
     Unplaced,
-    Usage,
 )
 from pointsman.router.held import CallLater, call_later
+from pointsman.router.ui.first_tokens import FirstTokens
 
 WATCHED_S = 5.0  # it ends after this time without a question, and before twice as long
-MOST_DECISIONS = 50
-MOST_FIRST_TOKENS = 8192
+MOST_DECISIONS = 50  # that are kept, and that are added between two questions
 WINDOW_MS = 60_000.0
 MARK_EVERY_MS = 500.0
-
-ALL = -1  # in place of a replica's number
 
 
 @dataclass(slots=True)
@@ -47,8 +44,8 @@ class Seen:
 
 @dataclass(slots=True)
 class Sums:
-    """Requests sent, and tokens of their prompts: as they are priced and taken to be cached; as
-    engines counted both, of those that did."""
+    """Of one replica: requests sent there, and tokens of the prompts that it computes, as they are
+    priced and taken to be cached; as its engine counted both, of those that it did."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -56,39 +53,48 @@ class Sums:
     reported_prompt_tokens: int = 0
     reported_cached_tokens: int = 0
 
-    def less(self, before: Sums) -> Sums:
-        """What came since."""
+    def plus(self, more: Sums, times: int = 1) -> Sums:
+        """The sums of both; ``times`` -1: what came since."""
         return Sums(
-            self.requests - before.requests,
-            self.prompt_tokens - before.prompt_tokens,
-            self.expected_cached_tokens - before.expected_cached_tokens,
-            self.reported_prompt_tokens - before.reported_prompt_tokens,
-            self.reported_cached_tokens - before.reported_cached_tokens,
+            self.requests + times * more.requests,
+            self.prompt_tokens + times * more.prompt_tokens,
+            self.expected_cached_tokens + times * more.expected_cached_tokens,
+            self.reported_prompt_tokens + times * more.reported_prompt_tokens,
+            self.reported_cached_tokens + times * more.reported_cached_tokens,
         )
 
 
 NOTHING = Sums()
 
-# The sums of ALL and of each replica that had a request.
-SumsOfReplicas = dict[int, Sums]
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What was counted until an instant: choices in all, and sums of each replica that had one."""
+
+    at_ms: float
+    choices: int
+    of_replicas: dict[int, Sums]
 
 
 class Lookout:
     """Takes the lines of the decision log, hands them on, and keeps what is shown of the last ones.
 
-    ``behind``: who takes them while nobody looks; None where nobody does.
+    ``behind``: who takes them while nobody looks; None where nobody does. Of more decisions between
+    two questions than are shown only the first ones are kept: to keep one takes longer than to
+    count it.
     """
 
     def __init__(self, behind: DecisionSink | None, now_ms: float) -> None:
         self.behind = behind
         self.since_ms = now_ms
         self.decisions: dict[int, Seen] = {}  # by sequence, oldest first; below 0: unplaced
-        # When each of the last first tokens came, and how long after its choice.
-        self.first_tokens: deque[tuple[float, float]] = deque(maxlen=MOST_FIRST_TOKENS)
+        self.first_tokens = FirstTokens()
+        self._room = MOST_DECISIONS
         self._sent: dict[int, tuple[float, int]] = {}  # of those in flight: when, who computes it
-        self._sums: SumsOfReplicas = {ALL: Sums()}
-        self._marks: deque[tuple[float, SumsOfReplicas]] = deque([(now_ms, {})])
+        self._choices = 0
         self._unplaced = 0
+        self._sums: dict[int, Sums] = {}
+        self._marks = deque([Tally(now_ms, 0, {})])
 
     @property
     def lost_lines(self) -> int:
@@ -99,10 +105,15 @@ class Lookout:
         """Take a choice that is sent, whose view is good until the next one."""
         if self.behind is not None:
             self.behind.write_choice(chosen)
-        self._keep(chosen.sequence, chosen.kept())
-        sent = chosen.situation.now_ms, chosen.replica
-        self._count(chosen.sequence, sent, chosen.tokens[0], chosen.hit_tokens)
-        self._sums_of(chosen.replica).requests += 1
+        sequence, replica = chosen.sequence, chosen.replica
+        if self._room:
+            self._keep(sequence, chosen.kept())
+        self._sent[sequence] = chosen.situation.now_ms, replica
+        sums = self._sums_of(replica)
+        sums.requests += 1
+        sums.prompt_tokens += chosen.question.priced_tokens
+        sums.expected_cached_tokens += chosen.hit_tokens
+        self._choices += 1
 
     def write(self, line: Event) -> None:
         """Take any other line."""
@@ -121,62 +132,69 @@ class Lookout:
             self._keep(-self._unplaced, line)
 
     def mark(self, now_ms: float) -> None:
-        """Remember the sums of this instant, and of no more before the last minute than needed."""
+        """Somebody asks: keep decisions again, and remember what was counted until now, for a
+        minute."""
+        self._room = MOST_DECISIONS
         marks = self._marks
-        if now_ms - marks[-1][0] >= MARK_EVERY_MS:
-            marks.append((now_ms, {r: sums.less(NOTHING) for r, sums in self._sums.items()}))
-        while len(marks) > 1 and marks[1][0] <= now_ms - WINDOW_MS:
+        if now_ms - marks[-1].at_ms >= MARK_EVERY_MS:
+            marks.append(self.tally(now_ms))
+        while len(marks) > 1 and marks[1].at_ms <= now_ms - WINDOW_MS:
             marks.popleft()
 
-    def last_minute(self, now_ms: float) -> tuple[float, SumsOfReplicas]:
-        """How long ago the mark of a minute ago was, or the first, and the sums since."""
-        begun_ms, before = self._marks[0]
-        since = {r: sums.less(before.get(r, NOTHING)) for r, sums in self._sums.items()}
-        return now_ms - begun_ms, since
+    def tally(self, now_ms: float) -> Tally:
+        """What was counted since somebody looks."""
+        sums = {replica: NOTHING.plus(each) for replica, each in self._sums.items()}
+        return Tally(now_ms, self._choices, sums)
+
+    def last_minute(self, now_ms: float) -> tuple[float, Tally]:
+        """How long ago the mark of a minute ago was, or the first, and what was counted since."""
+        before = self._marks[0]
+        since = {
+            replica: each.plus(before.of_replicas.get(replica, NOTHING), times=-1)
+            for replica, each in self._sums.items()
+        }
+        return now_ms - before.at_ms, Tally(now_ms, self._choices - before.choices, since)
 
     def _take_choice(self, line: Choice) -> None:
-        """One of a pair, or among many candidates: made for the log already."""
-        pair = (line.replica, None) if isinstance(line.pair, UnsetType) else line.pair
-        self._keep(line.sequence, line)
-        self._count(line.sequence, (line.time_ms, pair[0]), line.priced_tokens, line.hit_tokens)
-        for replica in pair:
-            if replica is not None:
-                self._sums_of(replica).requests += 1
+        """Of a pair: made for the log already."""
+        computes, decode = (line.replica, None) if isinstance(line.pair, UnsetType) else line.pair
+        if self._room:
+            self._keep(line.sequence, line)
+        self._sent[line.sequence] = line.time_ms, computes
+        sums = self._sums_of(computes)
+        sums.requests += 1
+        sums.prompt_tokens += line.priced_tokens
+        sums.expected_cached_tokens += line.hit_tokens
+        if decode is not None:
+            self._sums_of(decode).requests += 1
+        self._choices += 1
 
     def _take_first_token(self, line: FirstToken) -> None:
         sent = self._sent.get(line.sequence)
         if sent is not None:
-            self.first_tokens.append((line.time_ms, line.time_ms - sent[0]))
+            self.first_tokens.add(line.time_ms, line.time_ms - sent[0])
         seen = self.decisions.get(line.sequence)
         if seen is not None:
             seen.first_token_ms = line.time_ms
 
     def _take_outcome(self, line: Outcome) -> None:
-        sent = self._sent.pop(line.sequence, None)
-        if sent is not None:
-            self._count_reported(sent[1], line.usage)
+        sent, usage = self._sent.pop(line.sequence, None), line.usage
+        if sent is None:
+            return
+        if usage.prompt_tokens is not None and usage.cached_tokens is not None:
+            sums = self._sums_of(sent[1])
+            sums.reported_prompt_tokens += usage.prompt_tokens
+            sums.reported_cached_tokens += usage.cached_tokens
         seen = self.decisions.get(line.sequence)
         if seen is not None:
             seen.outcome = line
 
     def _keep(self, key: int, what: Chosen | Ask | Unplaced) -> None:
-        self.decisions[key] = Seen(what)
-        if len(self.decisions) > MOST_DECISIONS:
-            del self.decisions[next(iter(self.decisions))]
-
-    def _count(self, sequence: int, sent: tuple[float, int], prompt: int, cached: int) -> None:
-        self._sent[sequence] = sent
-        self._sums[ALL].requests += 1
-        for sums in (self._sums[ALL], self._sums_of(sent[1])):
-            sums.prompt_tokens += prompt
-            sums.expected_cached_tokens += cached
-
-    def _count_reported(self, replica: int, usage: Usage) -> None:
-        if usage.prompt_tokens is None or usage.cached_tokens is None:
-            return
-        for sums in (self._sums[ALL], self._sums_of(replica)):
-            sums.reported_prompt_tokens += usage.prompt_tokens
-            sums.reported_cached_tokens += usage.cached_tokens
+        if self._room:
+            self._room -= 1
+            self.decisions[key] = Seen(what)
+            if len(self.decisions) > MOST_DECISIONS:
+                del self.decisions[next(iter(self.decisions))]
 
     def _sums_of(self, replica: int) -> Sums:
         sums = self._sums.get(replica)
