@@ -7,6 +7,7 @@ import base64
 import hashlib
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +17,17 @@ from pointsman.cli.ui_flags import add_ui, ui_of
 from pointsman.core.errors import InputError
 from pointsman.router.api_keys import ApiKeys
 from pointsman.router.ui.access import UiSettings
+from pointsman.router.ui.decisions import HELD, SENT, UNPLACED
+from pointsman.router.ui.first_tokens import MOST_FIRST_TOKENS, TtftFigures
+from pointsman.router.ui.state import ReplicaRow, State
+from pointsman.router.ui.watch import MOST_DECISIONS
+from pointsman.router.upstream import replica_address
 from tests.router.fake_replicas import FakeReplica, answer_json
 from tests.router.raw_http import RawClient
 from tests.router.routers import bench, run
 from tests.router.serve_process import serving
 
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "router.md").read_text()
 NAMED = UiSettings(frozenset({"router.internal"}))
 
 
@@ -229,3 +236,20 @@ def test_the_help_tells_of_it(capsys):
     with pytest.raises(SystemExit):
         command(["serve", "--help"])
     assert "--ui, --no-ui" in capsys.readouterr().out
+
+
+def test_a_replicas_address_holds_no_password_that_could_be_shown():
+    for url in ("http://user@host", "http://user:word@host", "http://:word@host"):
+        with pytest.raises(InputError, match="is no address"):
+            replica_address(url)
+
+
+def test_every_field_of_the_state_is_documented_and_every_flag():
+    flat = {name for kind in (State, ReplicaRow, TtftFigures) for name in kind.__struct_fields__}
+    section = PAGE.partition("## The live page")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", section))
+    assert flat - {"expected_cached_fraction", "reported_cached_fraction"} <= named
+    assert {"place", "kind", "candidates", "result", "ttft_ms", SENT, HELD, UNPLACED} <= named
+    assert f"last {MOST_DECISIONS}" in section
+    assert f"{MOST_FIRST_TOKENS:,}" in section
+    assert all(f"`{flag}" in PAGE for flag in ("--ui`", "--no-ui`", "--ui-host NAME`"))
