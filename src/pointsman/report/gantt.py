@@ -1,7 +1,7 @@
 """Small runs as a chart of characters: a line a request, its stages over one axis of time.
 
-A character shows what took most of its span of time; of equals the later one. It fits 80 columns
-and has no colour.
+A character shows which stage took most of its span of time, of equals the later one; it is blank
+only where there was none. It fits 80 columns and has no colour.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ class _Axis:
     origin_ms: float
     step_ms: float
     characters: int
+
+    @property
+    def unit(self) -> str:
+        """Of its figures."""
+        return "ms" if self.step_ms < 1000.0 else "s"
 
 
 def check_few_enough(requests: int) -> None:
@@ -120,15 +125,13 @@ def _axis(stories: Sequence[Story], characters: int) -> _Axis:
 
 
 def _scale(axis: _Axis) -> str:
-    return (
-        f"a character is {number(axis.step_ms)} ms and shows what took most of it;"
-        " ms since the first arrival"
-    )
+    return f"a character is {number(axis.step_ms)} ms; {axis.unit} since the first arrival"
 
 
 def _figures(axis: _Axis) -> str:
+    step = axis.step_ms / (1.0 if axis.unit == "ms" else 1000.0)
     places = range(0, axis.characters, _TICK)
-    text = "".join(number(place * axis.step_ms, digits=6).ljust(_TICK) for place in places)
+    text = "".join(number(place * step, digits=6).ljust(_TICK) for place in places)
     return text[: axis.characters]
 
 

@@ -43,16 +43,16 @@ class Drawing:
         self._tracks = Tracks(story, numbers)
         self._events = Events()
         self._ids = [text(name) for name in story.requests[: self._rows]]
-        self._with_facts = self._facts()
+        self._facts = self._facts_as_json()
+        self._told: set[int] = set()
         self._lanes = [self._lanes_of(stay) for stay in story.stays]
         self.notes = [*story.notes, *self._limits()]
 
     def texts(self) -> list[str]:
         """Each event as one JSON object: names first, then all others by their times."""
         self._tracks.track(ROUTER, CHOICES)
-        first = next((k for k, stay in enumerate(self._story.stays) if stay.runs), 0)
         for number, stay in enumerate(self._story.stays):
-            self._draw_stay(number, stay, with_facts=number == first)
+            self._draw_stay(number, stay)
         for arrow in self._story.arrows:
             self._draw_arrow(arrow)
         for instants in self._story.instants:
@@ -64,8 +64,8 @@ class Drawing:
             self._draw_gauge(gauge)
         return self._tracks.names + self._events.texts()
 
-    def _facts(self) -> list[str]:
-        """What is told with each request, as the inside of a JSON object."""
+    def _facts_as_json(self) -> list[str]:
+        """What is told with each request."""
         columns = {
             name: column[: self._rows].tolist() for name, column in self._story.facts.items()
         }
@@ -109,7 +109,7 @@ class Drawing:
         kind = RUNNING if stay.runs else HELD if place == ROUTER else QUEUED
         return self._tracks.track(place, kind, lane)
 
-    def _draw_stay(self, number: int, stay: Stay, *, with_facts: bool) -> None:
+    def _draw_stay(self, number: int, stay: Stay) -> None:
         stages = [
             (text(stage.name), nanoseconds(stage.begin_ms), nanoseconds(stage.end_ms))
             for stage in stay.stages
@@ -119,7 +119,10 @@ class Drawing:
             if track is None:
                 continue
             args = f'{{"request":{self._ids[row]}}}'
-            told = self._with_facts[row] if with_facts else args
+            told = args
+            if stay.runs and row not in self._told:  # its facts stand once, where it first runs
+                told = self._facts[row]
+                self._told.add(row)
             for name, begin_ns, end_ns in stages:
                 # Who did not have to wait has no slice of it.
                 if end_ns[row] >= begin_ns[row] + (not stay.runs) and begin_ns[row] >= 0:
