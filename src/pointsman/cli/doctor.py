@@ -109,7 +109,7 @@ def _facts(installation: Installation, machine: Machine) -> list[tuple[str, str]
         ("packages", f"{len(met)} of {len(needed)} as needed"),
         ("compile cache", f"{cache.folder or '-'}: {kept}"),
         ("ports", ports),
-        ("GPUs", gpus.trouble or "; ".join(gpus.found) or "none that nvidia-smi lists"),
+        ("GPUs", gpus.trouble or "; ".join(gpus.found) or "nvidia-smi lists none"),
     ]
 
 

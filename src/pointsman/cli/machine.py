@@ -99,7 +99,7 @@ def look_at_machine() -> Machine:
         cores=os.cpu_count() or 1,
         usable_cores=_usable_cores(),
         cache=_compile_cache(),
-        ports=tuple(Port(number, used_by, _is_free(number)) for number, used_by in PORTS),
+        ports=tuple(Port(number, used_by, is_free(number)) for number, used_by in PORTS),
         programs=tuple(Program(name, gives, shutil.which(name)) for name, gives in PROGRAMS),
         gpus=gpus_of(shutil.which("nvidia-smi")),
     )
@@ -130,7 +130,8 @@ def look_at_cache(folder: Path) -> Cache:
     return Cache(str(folder), functions, None)
 
 
-def _is_free(number: int) -> bool:
+def is_free(number: int) -> bool:
+    """Whether a program could listen on that port of the loopback now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -143,7 +144,7 @@ def _is_free(number: int) -> bool:
 def gpus_of(program: str | None) -> Gpus:
     """What NVIDIA's own program lists; None: it is not on PATH."""
     if program is None:
-        return Gpus(())
+        return Gpus((), "none are seen: nvidia-smi is not on PATH")
     command = [program, *_QUERY]
     try:
         done = subprocess.run(
