@@ -175,6 +175,7 @@ def test_text_is_never_markup(page, router, seen):
 
     page.route("**/ui/state", answer)
     page.goto(f"{router.url}/ui")
+    figures(page, 0)
     router.ask()
     open_the_newest(page)
     assert page.locator("img").count() == 0
