@@ -20,6 +20,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from pointsman.cli import (
+    bench,
     calibrate,
     compare,
     completion,
@@ -56,6 +57,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     pick,
     envoy_config,
     replay,
+    bench,
     mechanism,
     init,
     doctor,
@@ -69,7 +71,7 @@ EXIT_TERMINATED = 143
 
 DESCRIPTION = (
     "Decide where LLM inference requests run over model replicas, and prove why:\n"
-    "simulate, decide, route, replay."
+    "simulate, decide, route, replay, measure."
 )
 EXIT_CODES = f"""\
 exit codes:

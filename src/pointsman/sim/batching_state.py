@@ -65,6 +65,7 @@ ENGINE = np.dtype(  # how a replica is set; costs in ms: docs/simulator.md
         ("reserve_full", np.int32),  # 1: admit only where all tokens fit
         ("see_late", np.int32),  # 1: an arrival during an iteration is seen one start later
         ("by_priority", np.int32),  # 1: the lowest priority first, not first come first served
+        ("shares_late", np.int32),  # 1: others find what a request computed once it has ended
     ],
     align=True,
 )
