@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from pointsman.cli import fleet_flags, options, progress
+from pointsman.cli import fleet_flags, options, progress, timelines
+
+if TYPE_CHECKING:
+    from pointsman.workload.workload import Workload
 
 NAME = "compare"
 HELP = "run one workload through several routing policies and say which to take"
@@ -35,10 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_slack(parser)
     options.add_seed(parser)
     options.add_output(parser)
+    timelines.add_timeline(parser)
+    timelines.add_gantt(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare; 0."""
+    timelines.check_timeline(arguments)
     if arguments.fleet is not None:
         return _on_fleet(arguments)
     fleet_flags.check_no_fleet_flags(arguments)
@@ -48,17 +55,34 @@ def run(arguments: argparse.Namespace) -> int:
 def _one_at_a_time(arguments: argparse.Namespace) -> int:
     from pointsman.comparison.policies import compare_policies
     from pointsman.report.comparison import comparison_text
+    from pointsman.report.timeline.simulated import story_of_single
+    from pointsman.sim.fifo import simulate
 
     policies = options.policies_of(arguments.policy or DEFAULT_POLICIES, arguments.slack_ms)
     fleet = options.fleet_of(arguments)
-    workload = options.read_trace(arguments)
+    workload = _read(arguments)
     with progress.steps(len(policies), len(workload)) as begin:
         comparison = compare_policies(
             workload, policies, fleet, arguments.seed, lambda policy: begin(policy.label)
         )
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: comparison_text(comparison, reading, form))
+    stories = timelines.Stories(arguments)
+    if stories.are_wanted:  # a run is a function of its arguments: this is the same one
+        for result in comparison.results:
+            stories.add(story_of_single(simulate(workload, result.policy, fleet, arguments.seed)))
+        stories.deliver()
     return 0
+
+
+def _read(arguments: argparse.Namespace) -> Workload:
+    """The workload; refused, before it is simulated, where it is too long for a chart."""
+    from pointsman.report.gantt import check_few_enough
+
+    workload = options.read_trace(arguments)
+    if arguments.gantt:
+        check_few_enough(len(workload))
+    return workload
 
 
 def _on_fleet(arguments: argparse.Namespace) -> int:
@@ -80,13 +104,15 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
     named = options.policies_of(texts, arguments.slack_ms)
     policies = with_objectives(texts, named, objectives)
     description = fleet_flags.described_fleet(arguments, objectives)
+    stories = timelines.Stories(arguments)
     trial = Trial(
         objectives=objectives,
         seed=arguments.seed,
         baseline=arguments.baseline,
         over_time=bool(arguments.over_time),
+        on_run=stories.keep,
     )
-    workload = options.read_trace(arguments)
+    workload = _read(arguments)
     progress.announce_compilation(kernels_for(policies, description.conditions))
     with progress.steps(len(policies), len(workload)) as begin:
         comparison = compare_on_fleet(
@@ -97,4 +123,5 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
             options.say(f"warning: {warning}")
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: fleet_comparison_text(comparison, reading, form))
+    stories.deliver([result.policy for result in comparison.results])
     return 0

@@ -148,7 +148,7 @@ def test_an_unknown_hand_off_is_left_out_and_the_prediction_says_so(exact):
 def test_a_prediction_is_written_once_and_read_again(exact, tmp_path):
     found = predict(exact, behind("round_robin"), OPEN, MADE_AT)
     path = write_prediction(tmp_path, found)
-    assert path == tmp_path / "predictions" / "round_robin.json"
+    assert path == tmp_path / "prediction" / "groups" / "round_robin.json"
     assert msgspec.json.decode(path.read_bytes(), type=Predicted) == found
     with pytest.raises(InputError, match="is there already"):
         write_prediction(tmp_path, found)

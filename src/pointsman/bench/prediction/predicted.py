@@ -34,7 +34,7 @@ from pointsman.sim.batching_fleet import MAX_MODEL_LEN
 from pointsman.sim.conditions import Conditions
 from pointsman.sim.outcome import answers_of
 
-FOLDER = "predictions"
+FOLDER = "prediction/groups"
 _SOURCE = Told(source="the simulator, with costs fitted to a measured replica")
 
 
@@ -108,7 +108,7 @@ def predict(
 
 
 def write_prediction(folder: Path, predicted: Predicted) -> Path:
-    """Write ``predictions/GROUP.json`` in a label's folder. Raises InputError if it is there."""
+    """Write ``prediction/groups/GROUP.json`` in a label's folder. Raises InputError if there."""
     check_name("group", predicted.group)
     path = folder / FOLDER / f"{predicted.group}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
