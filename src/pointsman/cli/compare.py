@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_slack(parser)
     options.add_seed(parser)
     options.add_output(parser)
+    options.add_report(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _one_at_a_time(arguments: argparse.Namespace) -> int:
     from pointsman.comparison.policies import compare_policies
     from pointsman.report.comparison import comparison_text
+    from pointsman.report.document import comparison_document
 
     policies = options.policies_of(arguments.policy or DEFAULT_POLICIES, arguments.slack_ms)
     fleet = options.fleet_of(arguments)
@@ -58,6 +60,8 @@ def _one_at_a_time(arguments: argparse.Namespace) -> int:
         )
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: comparison_text(comparison, reading, form))
+    name = workload.source.name
+    options.deliver_report(arguments, name, lambda: comparison_document(comparison, reading))
     return 0
 
 
@@ -66,6 +70,7 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
     from pointsman.core.errors import InputError
     from pointsman.fleet.objectives import with_objectives
     from pointsman.report.fleet_comparison import fleet_comparison_text
+    from pointsman.report.fleet_document import fleet_comparison_document
     from pointsman.sim.kernels import kernels_for
 
     if arguments.cache_hit_speedup is not None:
@@ -84,7 +89,7 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
         objectives=objectives,
         seed=arguments.seed,
         baseline=arguments.baseline,
-        over_time=bool(arguments.over_time),
+        over_time=bool(arguments.over_time or arguments.report),
     )
     workload = options.read_trace(arguments)
     progress.announce_compilation(kernels_for(policies, description.conditions))
@@ -97,4 +102,6 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
             options.say(f"warning: {warning}")
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: fleet_comparison_text(comparison, reading, form))
+    name = workload.source.name
+    options.deliver_report(arguments, name, lambda: fleet_comparison_document(comparison, reading))
     return 0

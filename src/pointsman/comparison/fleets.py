@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pointsman.comparison.differences import Difference, Outcome, differences, outcome_of
 from pointsman.comparison.locality_audit import LocalityAudit, audit_fleet
@@ -12,8 +12,10 @@ from pointsman.comparison.over_time import OverTime, over_time_of
 from pointsman.core.errors import unknown_name, wrong_value
 from pointsman.fleet.asked import asked_of_groups, most_of, range_warnings
 from pointsman.fleet.description import FleetDescription
+from pointsman.metrics.distribution import Quantiles, quantiles_of
 from pointsman.metrics.goodput import Objectives
 from pointsman.metrics.latency import Answers
+from pointsman.metrics.reasons import ReasonsOverTime, reasons_over_time
 from pointsman.metrics.replicas import ReplicaFigures, ReplicaLoads, Skews, replica_figures, skews
 from pointsman.metrics.service import reason_counts
 from pointsman.metrics.serving import ServingMetrics, serving_metrics
@@ -61,6 +63,8 @@ class FleetResult:
     to_best: tuple[Difference, ...] = ()
     audit: LocalityAudit | None = None  # of policies that choose locality within a bound
     over_time: OverTime | None = None  # where it was asked for
+    quantiles: dict[str, Quantiles] = field(default_factory=dict)  # of latencies and the hand-off
+    reasons_over_time: ReasonsOverTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +149,23 @@ def _result(run: FleetRun, name: str, gpus: int, trial: Trial) -> FleetResult:
         replicas=replicas,
         skews=pools,
         outcome=outcome_of(answers, trial.objectives),
+        quantiles=_quantiles(answers),
+        reasons_over_time=reasons_over_time(run.arrival_ms, run.reason, run.policy.reasons),
         audit=audit_fleet(run),
         over_time=over_time_of(run) if trial.over_time else None,
     )
+
+
+def _quantiles(answers: Answers) -> dict[str, Quantiles]:
+    columns = {
+        "queue_wait_ms": answers.queue_wait_ms,
+        "ttft_ms": answers.ttft_ms,
+        "tpot_ms": answers.tpot_ms,
+        "e2e_ms": answers.e2e_ms,
+    }
+    if answers.handoff_ms is not None:
+        columns["handoff_ms"] = answers.of_finished(answers.handoff_ms)
+    return {name: quantiles_of(column) for name, column in columns.items()}
 
 
 def _pools(

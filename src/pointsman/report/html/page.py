@@ -1,0 +1,142 @@
+"""The frame of a page: the answer first, then the pictures, then what is not shown.
+
+One file that asks nobody for anything: style and script stand in it, and its policy forbids every
+request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from pointsman.report.document import text_of
+from pointsman.report.html.charts.figure import figure, legend, scrolling
+from pointsman.report.html.markup import Markup, escaped, joined, tag
+from pointsman.report.html.pictures import Pictures, pictures_of
+from pointsman.report.html.result import AnswerTable, Cell, Column, Result, runs_of
+from pointsman.report.html.sources.documents import result_of
+from pointsman.report.html.views.view import View
+from pointsman.report.table import number, percent
+
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';"
+    " base-uri 'none'; form-action 'none'"
+)
+_KEYS = "Point at a chart for its values, or focus it and use the arrow keys."
+
+
+def page_of(results: Sequence[Result]) -> str:
+    """The whole page of one result, or of several that are compared."""
+    predictions = tuple(each for result in results for each in result.predictions)
+    pictures = pictures_of(runs_of(results), predictions)
+    title = " and ".join(result.label for result in results)
+    body = joined(
+        (
+            tag("h1", None, title),
+            tag("section", {"id": "answer"}, *map(_answer, results)),
+            *_pictures(pictures),
+            _footer(),
+        )
+    )
+    return _document(title, body)
+
+
+def page_of_document(document: dict[str, Any], label: str) -> str:
+    """The page of one document: of what its JSON says, to the last digit."""
+    return page_of([result_of(json.loads(text_of(document)), label)])
+
+
+def _document(title: str, body: Markup) -> str:
+    head = joined(
+        (
+            Markup('<meta charset="utf-8">'),
+            Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+            Markup(f'<meta http-equiv="Content-Security-Policy" content="{escaped(_POLICY)}">'),
+            Markup('<meta name="color-scheme" content="light dark">'),
+            tag("title", None, f"{title} - Pointsman"),
+            tag("style", None, _asset("page.css")),
+        )
+    )
+    main = tag("main", None, body)
+    tip = Markup('<div id="tip" role="status" aria-live="polite" hidden></div>')
+    whole = tag("body", None, main, tip, tag("script", None, _asset("page.js")))
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>{whole}</html>\n'
+
+
+def _asset(name: str) -> Markup:
+    return Markup((files("pointsman.report.html") / "assets" / name).read_text(encoding="utf-8"))
+
+
+def _answer(result: Result) -> Markup:
+    warnings = (tag("p", {"class": "warning"}, f"Warning: {text}.") for text in result.warnings)
+    basis = [joined((tag("dt", None, term), tag("dd", None, text))) for term, text in result.basis]
+    return tag(
+        "article",
+        None,
+        tag("p", {"class": "kind"}, f"{result.kind}: {result.label}"),
+        tag("p", {"class": "verdict"}, result.verdict),
+        *warnings,
+        *map(_table, result.tables),
+        tag("h2", None, "What it rests on"),
+        tag("dl", {"class": "basis"}, *basis),
+    )
+
+
+def _table(table: AnswerTable) -> Markup:
+    head = tag("tr", None, *(tag("th", {"scope": "col"}, c.heading) for c in table.columns))
+    rows = [
+        tag("tr", None, *(_cell(*each) for each in zip(row, table.columns, strict=True)))
+        for row in table.rows
+    ]
+    whole = tag(
+        "table",
+        None,
+        tag("caption", None, table.title),
+        tag("thead", None, head),
+        tag("tbody", None, *rows),
+    )
+    return scrolling(whole, table.title)
+
+
+def _cell(value: Cell, column: Column) -> Markup:
+    """What a table shows, and beside it every digit."""
+    if value is None:
+        return tag("td", None, "-")
+    if isinstance(value, str):
+        return tag("td", {"class": "text"}, value)
+    shown = percent(value) if column.percent else number(value)
+    return tag("td", None, tag("data", {"value": json.dumps(value)}, shown))
+
+
+def _pictures(pictures: Pictures) -> Iterator[Markup]:
+    if pictures.views:
+        links = [
+            tag("li", None, tag("a", {"href": f"#view-{k}"}, view.question))
+            for k, view in enumerate(pictures.views)
+        ]
+        yield tag("nav", {"aria-label": "Pictures"}, tag("ol", None, *links))
+        yield tag("p", {"class": "keys"}, _KEYS)
+    for k, view in enumerate(pictures.views):
+        yield _view(view, f"view-{k}")
+    if pictures.absent:
+        items = [tag("li", None, text) for text in pictures.absent]
+        yield tag("section", None, tag("h2", None, "Not shown"), tag("ul", None, *items))
+
+
+def _view(view: View, name: str) -> Markup:
+    remarks = [tag("p", {"class": "remark"}, text) for text in view.remarks]
+    return tag(
+        "section",
+        {"class": "view", "id": name},
+        tag("h2", None, view.question),
+        *remarks,
+        legend(view.legend) if len(view.legend) > 1 else Markup(""),
+        tag("div", {"class": "charts"}, *map(figure, view.charts)),
+    )
+
+
+def _footer() -> Markup:
+    return tag("footer", None, f"Written by pointsman {version('pointsman')}.")
