@@ -90,6 +90,7 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         baseline=arguments.baseline,
         over_time=bool(arguments.over_time or arguments.report),
+        own_intervals=arguments.report is not None,
     )
     workload = options.read_trace(arguments)
     progress.announce_compilation(kernels_for(policies, description.conditions))

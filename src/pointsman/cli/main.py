@@ -33,6 +33,7 @@ from pointsman.cli import (
     plan,
     policies,
     replay,
+    report,
     serve,
     trace,
 )
@@ -53,6 +54,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     pick,
     envoy_config,
     replay,
+    report,
     mechanism,
     init,
 )

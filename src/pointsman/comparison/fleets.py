@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pointsman.comparison.differences import Difference, Outcome, differences, outcome_of
 from pointsman.comparison.locality_audit import LocalityAudit, audit_fleet
 from pointsman.comparison.over_time import OverTime, over_time_of
+from pointsman.comparison.own_intervals import own_intervals
 from pointsman.core.errors import unknown_name, wrong_value
 from pointsman.fleet.asked import asked_of_groups, most_of, range_warnings
 from pointsman.fleet.description import FleetDescription
@@ -23,6 +24,7 @@ from pointsman.metrics.thrashing import thrashing_warnings
 from pointsman.policies.policy import Policy, check_each_once
 from pointsman.sim.batching import BatchingFleet, FleetRun, simulate_fleet
 from pointsman.sim.outcome import answers_of, gaps_of, loads_of
+from pointsman.verdict.uncertainty import Interval
 from pointsman.workload.workload import Workload
 
 EVERYWHERE = "all"
@@ -33,13 +35,14 @@ class Trial:
     """What the policies are held against, and the seed of all draws.
 
     ``baseline`` is the name or label of one of them; None takes the best. ``over_time`` keeps
-    samples of every replica.
+    samples of every replica, ``own_intervals`` those of figures that stand alone.
     """
 
     objectives: Objectives | None = None
     seed: int = 0
     baseline: str | None = None
     over_time: bool = False
+    own_intervals: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class FleetResult:
     over_time: OverTime | None = None  # where it was asked for
     quantiles: dict[str, Quantiles] = field(default_factory=dict)  # of latencies and the hand-off
     reasons_over_time: ReasonsOverTime | None = None
+    intervals: dict[str, Interval | None] = field(default_factory=dict)  # where asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,7 @@ def _result(run: FleetRun, name: str, gpus: int, trial: Trial) -> FleetResult:
     answers, loads = answers_of(run), loads_of(run)
     metrics = serving_metrics(answers, loads, trial.objectives, gpus, gaps_of(run))
     replicas, pools = _pools(run, answers, loads, metrics)
+    outcome = outcome_of(answers, trial.objectives)
     return FleetResult(
         policy=run.policy,
         name=name,
@@ -148,11 +153,12 @@ def _result(run: FleetRun, name: str, gpus: int, trial: Trial) -> FleetResult:
         reasons=reason_counts(run.reason, run.policy.reasons),
         replicas=replicas,
         skews=pools,
-        outcome=outcome_of(answers, trial.objectives),
+        outcome=outcome,
         quantiles=_quantiles(answers),
         reasons_over_time=reasons_over_time(run.arrival_ms, run.reason, run.policy.reasons),
         audit=audit_fleet(run),
         over_time=over_time_of(run) if trial.over_time else None,
+        intervals=own_intervals(outcome, trial.seed) if trial.own_intervals else {},
     )
 
 

@@ -106,6 +106,9 @@ def _result_document(result: FleetResult) -> dict[str, Any]:
         "locality_audit": audit_document(result.audit),
         "replicas": [asdict(replica) for replica in result.replicas],
         "quantiles": result.quantiles,
+        "intervals": {
+            name: None if each is None else asdict(each) for name, each in result.intervals.items()
+        },
         "reasons_over_time": over_time_document(result.reasons_over_time),
         "over_time": None if result.over_time is None else asdict(result.over_time),
     }

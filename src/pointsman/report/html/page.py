@@ -18,6 +18,7 @@ from pointsman.report.html.markup import Markup, escaped, joined, tag
 from pointsman.report.html.pictures import Pictures, pictures_of
 from pointsman.report.html.result import AnswerTable, Cell, Column, Result, runs_of
 from pointsman.report.html.sources.documents import result_of
+from pointsman.report.html.sources.predictions import predictions_between
 from pointsman.report.html.views.view import View
 from pointsman.report.table import number, percent
 
@@ -30,7 +31,8 @@ _KEYS = "Point at a chart for its values, or focus it and use the arrow keys."
 
 def page_of(results: Sequence[Result]) -> str:
     """The whole page of one result, or of several that are compared."""
-    predictions = tuple(each for result in results for each in result.predictions)
+    told = tuple(each for result in results for each in result.predictions)
+    predictions = (*told, *predictions_between(results))
     pictures = pictures_of(runs_of(results), predictions)
     title = " and ".join(result.label for result in results)
     body = joined(

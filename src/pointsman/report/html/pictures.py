@@ -6,7 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pointsman.report.html.result import Prediction, Run
+from pointsman.report.html.views import caching
+from pointsman.report.html.views.differences import differences
 from pointsman.report.html.views.distributions import distributions
+from pointsman.report.html.views.efficiency import efficiency
+from pointsman.report.html.views.handoff import handoff
+from pointsman.report.html.views.held import held
+from pointsman.report.html.views.load import load
+from pointsman.report.html.views.locality import locality
+from pointsman.report.html.views.measured import measured
+from pointsman.report.html.views.over_time import over_time
+from pointsman.report.html.views.prediction import prediction
+from pointsman.report.html.views.reasons import reasons
+from pointsman.report.html.views.replayed import replayed
 from pointsman.report.html.views.skew import skew
 from pointsman.report.html.views.view import View
 
@@ -15,7 +27,7 @@ Runs = tuple[Run, ...]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A view, and what is said where it cannot be drawn."""
+    """A view of runs, and what is said where it cannot be drawn."""
 
     draw: Callable[[Runs], View | None]
     absent: str
@@ -30,15 +42,32 @@ class Pictures:
 
 
 PICTURES = (
-    Picture(distributions, "Distributions of latencies: the result holds no quantiles."),
-    Picture(skew, "How evenly replicas are loaded: the result holds no replicas."),
+    Picture(distributions, "Distributions of latencies: no quantiles, or rows of requests."),
+    Picture(differences, "Differences: nothing is compared, or too few requests for an interval."),
+    Picture(measured, "Measured figures: nothing was measured."),
+    Picture(held, "Load held: no search over loads."),
+    Picture(load, "Goodput and tails against load: one load; give results of several rates."),
+    Picture(efficiency, "Throughput per GPU against latency: fewer than two points with GPUs."),
+    Picture(over_time, "Replicas over time: not sampled; --over-time or --report does."),
+    Picture(skew, "Work of each replica: not told."),
+    Picture(caching.hits, "Hits against tails: fewer than two runs whose hits are known."),
+    Picture(caching.slack, "Slack: give one policy with several slacks."),
+    Picture(reasons, "Reasons over time: no policy with several reasons, or not recorded."),
+    Picture(locality, "Locality against its bound: no policy with such a bound."),
+    Picture(replayed, "Choices that differ in a replay: no replay, or none differs."),
+    Picture(handoff, "Hand-off: prefill and decode are not apart, or nobody told."),
+)
+_NO_PREDICTION = (
+    "Prediction against measurement: give a calibration, or a simulated result and a measured one"
+    " of the same policy."
 )
 
 
 def pictures_of(runs: Runs, predictions: tuple[Prediction, ...]) -> Pictures:
-    """Every view that can be drawn, in the order of PICTURES."""
-    drawn = [(picture, picture.draw(runs)) for picture in PICTURES]
+    """Every view that can be drawn, in the order of PICTURES; the prediction is the last."""
+    drawn = [(picture.absent, picture.draw(runs)) for picture in PICTURES]
+    drawn.append((_NO_PREDICTION, prediction(predictions)))
     return Pictures(
         views=tuple(view for _, view in drawn if view is not None),
-        absent=tuple(picture.absent for picture, view in drawn if view is None),
+        absent=tuple(absent for absent, view in drawn if view is None),
     )

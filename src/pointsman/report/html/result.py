@@ -74,6 +74,10 @@ class AtLoad:
     load: float
     figures: dict[str, Figure]
 
+    def figure(self, name: str) -> Figure | None:
+        """A figure by name."""
+        return self.figures.get(name)
+
 
 @dataclass(frozen=True, slots=True)
 class HeldRate:
@@ -88,11 +92,15 @@ class Run:
     """One thing of several that are compared: a policy, a shape, a measured group.
 
     ``figures`` by name: ``goodput_fraction``, ``p99_ttft_ms``, ``output_tokens_per_s_per_gpu`` ...
-    ``loads`` are of the same run at other loads. ``style`` tells it from others on the page.
+    ``loads`` are of the same run at other loads, ``at_held`` is at the highest that it holds.
+    ``label`` is its name in its own result, ``group`` what it is a kind of. ``style`` tells it from
+    others on the page.
     """
 
     name: str
     origin: str
+    label: str = ""
+    group: str = ""
     policy: str = ""
     result: str = ""
     style: int = 0
@@ -108,9 +116,10 @@ class Run:
     reasons_over_time: ReasonsOverTime | None = None
     audit: Audit | None = None
     differences: tuple[Difference, ...] = ()
-    is_front: bool | None = None
     held: HeldRate | None = None
     loads: tuple[AtLoad, ...] = ()
+    at_held: AtLoad | None = None
+    differing: ReasonsOverTime | None = None  # choices that came out otherwise in a replay
     cell: str = ""  # the traffic and fleet that a load is of
 
     def figure(self, name: str) -> Figure | None:
@@ -132,6 +141,7 @@ class Prediction:
     figure: str
     predicted: float
     measured: Figure
+    is_time: bool = True  # in ms
 
     @property
     def error_fraction(self) -> float | None:
@@ -182,6 +192,7 @@ def runs_of(results: Iterable[Result]) -> tuple[Run, ...]:
         replace(
             run,
             name=run.name if len(listed) == 1 else f"{run.name} ({result.label})",
+            label=run.name,
             result=result.label,
         )
         for result in listed

@@ -7,12 +7,20 @@ from typing import Any
 
 from pointsman.core.errors import InputError, missing_field, unknown_name
 from pointsman.report.html.result import Result
+from pointsman.report.html.sources.calibration import calibration_result
 from pointsman.report.html.sources.compare import compare_result
 from pointsman.report.html.sources.fleet import fleet_result
+from pointsman.report.html.sources.load_bench import bench_result
+from pointsman.report.html.sources.plan import plan_result
+from pointsman.report.html.sources.replay import replay_result
 
 READERS: dict[str, Callable[[Any, str], Result]] = {
     "pointsman.compare/1": compare_result,
     "pointsman.fleet-comparison/1": fleet_result,
+    "pointsman.plan/1": plan_result,
+    "pointsman.policies-bench/1": bench_result,
+    "pointsman.replay/1": replay_result,
+    "pointsman.calibration/1": calibration_result,
 }
 
 

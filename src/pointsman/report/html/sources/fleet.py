@@ -124,6 +124,10 @@ class _Link(msgspec.Struct, frozen=True):
     prefill: int
 
 
+class _Conditions(msgspec.Struct, frozen=True):
+    closed_loop: dict[str, float] | None = None
+
+
 class _Fleet(msgspec.Struct, frozen=True):
     replicas: int
     gpus: int
@@ -131,6 +135,7 @@ class _Fleet(msgspec.Struct, frozen=True):
     seed: int
     groups: tuple[_Group, ...]
     link: _Link | None = None
+    conditions: _Conditions = _Conditions()
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -220,7 +225,7 @@ def _run(result: _Result, facts: _Document) -> Run:
         policy=result.policy,
         slack_ms=result.parameters.get("slack_ms"),
         gpus=facts.fleet.gpus,
-        offered_rps=facts.workload.offered_rps,
+        offered_rps=None if facts.fleet.conditions.closed_loop else facts.workload.offered_rps,
         latencies={
             name: latency(spread, result.quantiles, name) for name, spread in spreads_of(m).items()
         },
