@@ -18,7 +18,7 @@ def escaped(text: str) -> Markup:
     """Text as markup; markup stays as it is, control characters are shown by their code."""
     if isinstance(text, Markup):
         return text
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     return Markup(html.escape(shown))
 
 

@@ -88,7 +88,7 @@ def _answer(result: Result) -> Markup:
 
 
 def _table(table: AnswerTable) -> Markup:
-    head = tag("tr", None, *(tag("th", {"scope": "col"}, c.heading) for c in table.columns))
+    head = tag("tr", None, *(_heading(table, k) for k in range(len(table.columns))))
     rows = [
         tag("tr", None, *(_cell(*each) for each in zip(row, table.columns, strict=True)))
         for row in table.rows
@@ -101,6 +101,13 @@ def _table(table: AnswerTable) -> Markup:
         tag("tbody", None, *rows),
     )
     return scrolling(whole, table.title)
+
+
+def _heading(table: AnswerTable, column: int) -> Markup:
+    """To the left over text, else to the right."""
+    is_text = any(isinstance(row[column], str) for row in table.rows)
+    attributes = {"scope": "col", **({"class": "text"} if is_text else {})}
+    return tag("th", attributes, table.columns[column].heading)
 
 
 def _cell(value: Cell, column: Column) -> Markup:
@@ -135,7 +142,7 @@ def _view(view: View, name: str) -> Markup:
         {"class": "view", "id": name},
         tag("h2", None, view.question),
         *remarks,
-        legend(view.legend) if len(view.legend) > 1 else Markup(""),
+        legend(view.legend) if view.legend else Markup(""),
         tag("div", {"class": "charts"}, *map(figure, view.charts)),
     )
 

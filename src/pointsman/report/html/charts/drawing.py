@@ -39,6 +39,7 @@ from pointsman.report.table import number
 
 _HEIGHT = 240.0
 _DIGITS = 4
+_MOST_MARKED = 15  # points of a line; more are the line alone
 _NAME, _LANE, _GAP, _THICKNESS = 15.0, 13.0, 5.0, 9.0  # of a row: its name, a series, below
 
 Spot = tuple[float, float, str, str, str]
@@ -122,7 +123,7 @@ def _series(series: Series, at: Sequence[Placed]) -> Markup:
         marks = [joined((whisker(each, upright=True), shape(each, series.style))) for each in at]
     else:
         marks = [band(at), line(at, series.style, series.mark == STEPS)]
-        marks += [shape(at[0], series.style)] if len(at) == 1 else []
+        marks += [shape(each, series.style) for each in at] if len(at) <= _MOST_MARKED else []
     return tag("g", {"class": style_class(series.style)}, *marks)
 
 

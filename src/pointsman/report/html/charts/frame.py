@@ -13,6 +13,7 @@ from pointsman.report.html.markup import Markup, tag
 # Small enough for the narrowest screens; wider ones show several charts beside one another.
 WIDTH = 360.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 26.0, 38.0
+_CHARACTER = 7.5  # the width of one, at most
 _LEAST_GAP = 30.0  # between the middles of two ticks' texts
 
 
@@ -44,10 +45,17 @@ def x_axis(axis: Axis, scale: Scale, paper: Paper) -> Iterator[Markup]:
         x = scale.at(tick)
         yield rule(x, paper.top, x, paper.bottom, "grid")
         if x - last >= _LEAST_GAP:
-            yield words(tick_text(tick, axis.percent), x, paper.bottom + 14, "tick middle")
+            yield _x_tick(tick_text(tick, axis.percent), x, paper)
             last = x
     yield rule(paper.left, paper.bottom, paper.right, paper.bottom, "axis")
     yield words(axis.title, (paper.left + paper.right) / 2, paper.bottom + 30, "title middle")
+
+
+def _x_tick(text: str, x: float, paper: Paper) -> Markup:
+    """Below its place, and inside the picture."""
+    half = _CHARACTER * len(text) / 2
+    inside = min(max(x, half), WIDTH - half)
+    return words(text, inside, paper.bottom + 14, "tick middle")
 
 
 def y_axis(axis: Axis, scale: Scale, paper: Paper) -> Iterator[Markup]:

@@ -26,6 +26,7 @@ from pointsman.report.html.sources.decoding import (
     WorkloadFacts,
     decoded,
     latency,
+    short_names,
     workload_basis,
 )
 
@@ -73,6 +74,7 @@ class _Document(msgspec.Struct, frozen=True):
 def compare_result(document: Any, label: str) -> Result:
     """A ``pointsman.compare/1`` document."""
     facts = decoded(document, _Document, label)
+    names = short_names([(each.policy, each.label) for each in facts.results])
     return Result(
         label=label,
         kind="comparison of policies",
@@ -84,7 +86,10 @@ def compare_result(document: Any, label: str) -> Result:
             ("Seed", str(facts.fleet.seed)),
             ("Interval", "none: figures within 2% count as equal"),
         ),
-        runs=tuple(_run(each, facts.workload.offered_rps) for each in facts.results),
+        runs=tuple(
+            _run(each, name, facts.workload.offered_rps)
+            for each, name in zip(facts.results, names, strict=True)
+        ),
     )
 
 
@@ -102,13 +107,13 @@ def _row(result: _Result) -> tuple[str | float | None, ...]:
     )
 
 
-def _run(result: _Result, offered_rps: float | None) -> Run:
+def _run(result: _Result, name: str, offered_rps: float | None) -> Run:
     m = result.metrics
     figures = {"hit_rate": m.cache_hit_rate, "requests_per_s": m.throughput_requests_per_s}
     if m.cached_token_fraction is not None:
         figures["cached_token_fraction"] = m.cached_token_fraction
     return Run(
-        name=result.label,
+        name=name,
         origin=SIMULATED,
         policy=result.policy,
         slack_ms=result.parameters.get("slack_ms"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -74,6 +75,12 @@ def latency(spread: Spread, quantiles: Quantiles, name: str) -> Latency:
     if values is not None and len(values) != len(QUANTILE_LEVELS):
         values = None
     return Latency(spread, values)
+
+
+def short_names(labels: Sequence[tuple[str, str]]) -> list[str]:
+    """Of (policy, label with its parameters) the policy alone where no other one has its name."""
+    policies = [policy for policy, _ in labels]
+    return [policy if policies.count(policy) == 1 else label for policy, label in labels]
 
 
 def workload_basis(workload: WorkloadFacts) -> list[tuple[str, str]]:

@@ -134,9 +134,9 @@ def _latest_decision(folder: Path) -> DecisionDocument | None:
 def _verdict(facts: _Label) -> str:
     if facts.decision is None:
         return "Nothing is decided yet: `pointsman decide` says accept, tune or reject."
-    texts = [f"{g.group}: {g.decision}, {g.reason}." for g in facts.decision.groups]
-    texts += [f"{m.file}: {m.decision}, {m.reason}." for m in facts.decision.mechanisms]
-    return " ".join(texts)
+    texts = [f"{g.group}: {g.decision}. {g.reason}." for g in facts.decision.groups]
+    texts += [f"{m.file}: {m.decision}. {m.reason}." for m in facts.decision.mechanisms]
+    return "\n".join(texts)
 
 
 def _tables(facts: _Label, decided: dict[str, GroupDecision]) -> Iterator[AnswerTable]:

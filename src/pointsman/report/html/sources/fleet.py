@@ -28,6 +28,7 @@ from pointsman.report.html.sources.decoding import (
     WorkloadFacts,
     decoded,
     latency,
+    short_names,
     workload_basis,
 )
 
@@ -151,6 +152,7 @@ class _Document(msgspec.Struct, frozen=True):
 def fleet_result(document: Any, label: str) -> Result:
     """A ``pointsman.fleet-comparison/1`` document."""
     facts = decoded(document, _Document, label)
+    names = short_names([(each.policy, each.label) for each in facts.results])
     return Result(
         label=label,
         kind="comparison of policies on a fleet that batches",
@@ -158,7 +160,9 @@ def fleet_result(document: Any, label: str) -> Result:
         tables=(AnswerTable("All policies", _COLUMNS, tuple(map(_row, facts.results))),),
         basis=tuple(_basis(facts)),
         warnings=facts.warnings,
-        runs=tuple(_run(each, facts) for each in facts.results),
+        runs=tuple(
+            _run(each, name, facts) for each, name in zip(facts.results, names, strict=True)
+        ),
     )
 
 
@@ -216,11 +220,11 @@ def _interval(facts: _Document) -> str:
     )
 
 
-def _run(result: _Result, facts: _Document) -> Run:
+def _run(result: _Result, name: str, facts: _Document) -> Run:
     m = result.metrics
     split = 0 if facts.fleet.link is None else facts.fleet.link.prefill
     return Run(
-        name=result.label,
+        name=name,
         origin=SIMULATED,
         policy=result.policy,
         slack_ms=result.parameters.get("slack_ms"),
@@ -237,7 +241,7 @@ def _run(result: _Result, facts: _Document) -> Run:
         reasons_over_time=result.reasons_over_time,
         audit=None if result.locality_audit is None else result.locality_audit.audit,
         differences=tuple(
-            Difference(by.figure, _figure(by.interval), by.verdict, facts.baseline)
+            Difference(by.figure, _figure(by.interval), by.verdict, facts.baseline.split("(")[0])
             for by in result.to_baseline
         ),
     )

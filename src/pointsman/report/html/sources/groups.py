@@ -11,6 +11,7 @@ from pointsman.bench.client.figures import seen_of
 from pointsman.bench.client.rows import Row
 from pointsman.evidence.decision_file import GroupDecision
 from pointsman.evidence.envelope import Bounds, MechanismRun, ServingGroup
+from pointsman.evidence.figures import REPORTED
 from pointsman.evidence.metrics import METRIC_NAMES
 from pointsman.metrics.distribution import quantiles_of
 from pointsman.metrics.latency import Answers, spread_of
@@ -114,7 +115,12 @@ def _differences(decision: GroupDecision | None) -> Iterator[Difference]:
     if decision is None:
         return
     for each in decision.metrics:
-        if None not in (each.baseline, each.candidate, each.low, each.high):
+        if each.verdict != REPORTED and None not in (
+            each.baseline,
+            each.candidate,
+            each.low,
+            each.high,
+        ):
             value = (each.candidate or 0.0) - (each.baseline or 0.0)
             interval = Figure(value, each.low, each.high)
             yield Difference(each.name, interval, each.verdict, decision.baseline)

@@ -161,7 +161,8 @@ def _basis(facts: _Document) -> tuple[tuple[str, str], ...]:
         ("Origin", f"simulated; {costs}, taken to be off by {question.model_error_fraction:.1%}"),
         (
             "Interval",
-            f"{question.level:.0%}, of {question.replications:,} {question.replications_of}",
+            f"{question.level:.0%}, of {question.replications:,} replications:"
+            f" {question.replications_of}",
         ),
         ("Seed", str(question.seed)),
     )

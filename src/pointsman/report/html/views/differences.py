@@ -18,6 +18,15 @@ _TITLES = {
     "mean_ttft_ms": "mean TTFT",
     "mean_e2e_ms": "mean E2E",
     "e2e_ratio": "E2E",
+    "ttft_ms": "mean TTFT",
+    "tpot_ms": "mean TPOT",
+    "e2e_ms": "mean E2E",
+    "p95_ms": "P95 E2E",
+    "p99_ms": "P99 E2E",
+    "queue_wait_ms": "mean queue wait",
+    "throughput_tokens_per_s": "tokens/s",
+    "success_rate": "success rate",
+    "makespan_ms": "makespan",
 }
 
 _Shown = list[tuple[Run, Difference]]

@@ -12,7 +12,7 @@ from pointsman.report.html.views.view import View
 QUESTION = "Did choices for locality wait longer than they were allowed to?"
 _REMARKS = (
     "Waits beyond the shortest queue, as the router expected them and as they came, at P50, P95,"
-    " P99 and the worst.",
+    " P99 and the worst. What is 0 or less stands at the left edge.",
 )
 _FIGURES = ("p50", "p95", "p99", "worst")
 
@@ -30,7 +30,7 @@ def _chart(name: str, audit: Audit) -> Rows:
     references = () if bound is None else (Reference(bound, f"bound {bound:g} ms", across="x"),)
     return Rows(
         title=f"{name}: {audit.over_bound:,} of {audit.choices:,} ({share:.1%}) beyond the bound",
-        x=Axis("extra wait, ms"),
+        x=Axis("extra wait, ms", log=True),
         names=("P50", "P95", "P99", "worst"),
         series=(
             Series("expected", 0, tuple(_points(audit.expected_extra_ms, _FIGURES)), POINTS),

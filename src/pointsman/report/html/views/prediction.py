@@ -38,14 +38,15 @@ def prediction(predictions: tuple[Prediction, ...]) -> View | None:
 
 def _against(timed: Sequence[Prediction]) -> Plot:
     stages = list(dict.fromkeys(each.stage for each in timed))
-    ends = [value for each in timed for value in (each.measured.value, each.predicted)]
-    exact = tuple(Point(end, end) for end in (min(ends), max(ends)))
+    values = [value for each in timed for value in (each.measured.value, each.predicted)]
+    low = min((value for value in values if value > 0.0), default=0.0)
+    ends = (low, max(values))
     return Plot(
         title="predicted against measured",
-        x=Axis("measured, ms", log=True),
-        y=Axis("predicted, ms", log=True),
+        x=Axis("measured, ms", log=True, low=low, high=ends[1]),
+        y=Axis("predicted, ms", log=True, low=low, high=ends[1]),
         series=(
-            Series("exact", _EXACT_STYLE, exact, LINE),
+            Series("exact", _EXACT_STYLE, tuple(Point(end, end) for end in ends), LINE),
             *(
                 Series(stage, style, tuple(map(_point, _of_stage(timed, stage))), POINTS)
                 for style, stage in enumerate(stages)

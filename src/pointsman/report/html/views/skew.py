@@ -44,12 +44,12 @@ def _chart(title: str, figure: str, runs: Sequence[Run], amount: _Amount) -> Row
 
 
 def _rows(run: Run, figure: str, amount: _Amount) -> Iterator[tuple[str, list[tuple[float, str]]]]:
-    """Name and values of each pool in which every replica's amount is known."""
+    """Name and values of each pool of several replicas in which every one's amount is known."""
     for pool in dict.fromkeys(share.pool for share in run.shares):
         there = [(share, amount(share)) for share in run.shares if share.pool == pool]
         known = [(share, value) for share, value in there if value is not None]
         total = sum(value for _, value in known)
-        if len(known) < len(there) or not total:
+        if len(known) < max(2, len(there)) or not total:
             continue
         mean = total / len(known)
         told = run.skews.get(pool, {}).get(figure)

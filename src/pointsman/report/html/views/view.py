@@ -18,6 +18,6 @@ class View:
 
     @property
     def legend(self) -> Sequence[tuple[str, int]]:
-        """Each series' name and style once, in order."""
-        named = [(each.name, each.style) for chart in self.charts for each in chart.series]
-        return list(dict.fromkeys(named))
+        """Name and style of each series that shares a chart with others, once and in order."""
+        several = [chart.series for chart in self.charts if len(chart.series) > 1]
+        return list(dict.fromkeys((each.name, each.style) for those in several for each in those))
