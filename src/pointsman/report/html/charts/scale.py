@@ -99,4 +99,4 @@ def tick_text(value: float, percent: bool = False) -> str:
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.6g}{letter}"
-    return f"{value:.6g}"
+    return f"{value + 0.0:.6g}"  # -0.0 + 0.0 is 0.0
