@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pointsman import InputError
-from pointsman.evidence.measured import MeasuredRun, Told, group_figures
+from pointsman.evidence.measured import MeasuredRun, Told, Total, group_figures
 from pointsman.metrics.latency import FAILED, FINISHED, Answers
 
 ABSENT = {
@@ -98,6 +98,38 @@ def test_an_interval_is_around_the_whole(figures):
 def test_where_a_metric_comes_from_has_to_be_said():
     with pytest.raises(InputError, match="peak_memory_mb has no source"):
         group_figures(RUNS, {**ABSENT, "peak_memory_mb": Told()})
+
+
+# 3 requests that waited 60 ms together, then 1 that waited 100 ms.
+TOTALS = (Total(60.0, 3), Total(100.0, 1))
+
+
+def test_a_metric_of_totals_weighs_each_request_alike():
+    told = {**ABSENT, "queue_wait_ms": Told(source="a histogram", totals=TOTALS)}
+    figures = group_figures(RUNS, told)
+    assert figures.metrics.queue_wait_ms == 160.0 / 4
+    assert [each.queue_wait_ms for each in figures.repeats] == [20.0, 100.0]
+    detail = figures.details["queue_wait_ms"]
+    assert (detail.source, detail.count, detail.repeats) == ("a histogram", 4, (20.0, 100.0))
+
+
+def test_totals_of_nothing_are_null_with_a_reason():
+    told = {**ABSENT, "queue_wait_ms": Told(source="a histogram", totals=(Total(), Total()))}
+    figures = group_figures(RUNS, told)
+    assert figures.metrics.queue_wait_ms is None
+    assert figures.details["queue_wait_ms"].reason == "no finished request has it"
+
+
+@pytest.mark.parametrize(
+    ("name", "totals", "wrong"),
+    [
+        ("queue_wait_ms", TOTALS[:1], "queue_wait_ms has 1 totals; expected 2, one each"),
+        ("p99_ms", TOTALS, "p99_ms has totals; expected them of a mean of requests only"),
+    ],
+)
+def test_totals_that_cannot_be_are_refused(name, totals, wrong):
+    with pytest.raises(InputError, match=wrong):
+        group_figures(RUNS, {**ABSENT, name: Told(source="a histogram", totals=totals)})
 
 
 def test_no_repeat_is_no_result():

@@ -97,3 +97,17 @@ def test_a_line_of_a_hand_off_where_there_are_no_pairs_is_refused(tmp_path):
 async def _one_request(path):
     async with pair_bench("nixl", [nixl_prefill], [answer_stream], log=path) as at:
         await at.client.post(CHAT, BODY)
+
+
+@pytest.mark.parametrize("told", [{"timings": {"prompt_ms": 298.4}}, {}], ids=["told", "not told"])
+def test_the_log_has_how_long_the_engine_says_that_a_prefill_took(tmp_path, told):
+    path = tmp_path / "log"
+
+    async def main():
+        prefill = answers({"choices": [{"text": "a"}], **told})
+        async with pair_bench("shared_storage", [prefill], [answer_stream], log=path) as at:
+            await at.client.post(CHAT, chat(stream=True))
+
+    run(main())
+    [prefilled] = [event for event in read_log(path).events if isinstance(event, Prefilled)]
+    assert prefilled.engine_ms == told.get("timings", {}).get("prompt_ms")

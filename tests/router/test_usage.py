@@ -1,7 +1,7 @@
 import pytest
 
 from pointsman.dispatch.record import Usage
-from pointsman.router.usage import TAIL_BYTES, ResponseTap
+from pointsman.router.usage import TAIL_BYTES, ResponseTap, prefill_ms_of
 
 CHUNK = b'data: {"choices":[{"text":"a"}],"usage":null}\n\n'
 DONE = b"data: [DONE]\n\n"
@@ -128,3 +128,16 @@ def test_what_a_model_writes_about_errors_is_no_error():
     assert not tells_an_error(CHUNK, written, DONE)
     assert not tells_an_error(b'data: {"error":null,"choices":[]}\n\n', DONE)
     assert not tells_an_error(ENGINE_DIED, stream=False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "took_ms"),
+    [
+        (b'{"choices":[],"timings":{"prompt_n":1263,"prompt_ms":435.102}}', 435.102),
+        (b'{"choices":[],"kv_transfer_params":{}}', None),  # vLLM
+        (b'{"timings":{"prompt_ms":-1.0}}', None),
+        (b"no JSON", None),
+    ],
+)
+def test_how_long_a_prefill_took_is_what_llamacpp_says(answer, took_ms):
+    assert prefill_ms_of(answer) == took_ms

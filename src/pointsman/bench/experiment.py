@@ -26,6 +26,7 @@ LOADS = OPEN, CLOSED = ("open", "closed")
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -42,12 +43,20 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What serves it. ``version``: the run is refused with another one."""
+    """What serves it. ``version``: the run is refused with another one.
+
+    ``command``: the engine's program (of llama.cpp and SGLang the Python that has it); None: as it
+    installs itself. ``max_running`` and ``context_tokens`` are of each replica, the engine's own
+    where they are None; ``cache_gib``: of KV, of vLLM on CPUs.
+    """
 
     name: str
     version: Text | None = None
-    command: Text | None = None  # the engine's program; None: as it installs itself
+    command: Text | None = None
     flags: tuple[str, ...] = ()
+    max_running: AtLeastOne | None = None
+    context_tokens: AtLeastOne | None = None
+    cache_gib: AtLeastOne = 1
 
     def __post_init__(self) -> None:
         if self.name not in ENGINES:
@@ -56,9 +65,11 @@ class EngineWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 class HardwareWanted(msgspec.Struct, frozen=True, kw_only=True):
     """What it is to run on. ``world_size``: GPUs that there have to be; None: as many as the
-    largest group takes."""
+    largest group takes. ``cores_per_rank``: of CPUs, which no other rank of the group gets; None:
+    ranks run on any."""
 
     device: str
+    cores_per_rank: AtLeastOne | None = None
     world_size: AtLeastOne | None = None
     memory_mb: Positive | None = None  # of the host, at least
 
@@ -92,7 +103,8 @@ class Generated(msgspec.Struct, frozen=True, kw_only=True):
 class WorkloadWanted(msgspec.Struct, frozen=True, kw_only=True):
     """The same requests for every group: of a trace or drawn.
 
-    ``load``: ``open`` sends at the trace's instants, ``closed`` keeps ``concurrency`` in flight.
+    ``load``: ``open`` sends at the trace's instants, ``closed`` keeps ``concurrency`` in flight,
+    each user pausing ``think_time_ms`` after an answer.
     """
 
     id: Text
@@ -101,6 +113,7 @@ class WorkloadWanted(msgspec.Struct, frozen=True, kw_only=True):
     generate: Generated | None = None
     load: str = OPEN
     concurrency: AtLeastOne | None = None
+    think_time_ms: NotNegative = 0.0
     max_tokens: AtLeastOne | None = None
     kv_bytes_per_token: Positive | None = None
     seed: Count = 0
@@ -114,9 +127,17 @@ class WorkloadWanted(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError("limit goes with trace; expected generate.requests alone")
         if self.load == CLOSED and self.concurrency is None:
             raise InputError("load is closed; expected concurrency, how many are in flight")
+        if self.load == OPEN and self.think_time_ms:
+            raise InputError('load is open; expected think_time_ms with load = "closed" alone')
         drawn = self.generate
         if drawn is not None and self.load == OPEN and drawn.rate_rps is None:
             raise InputError('load is open; expected generate.rate_rps, or load = "closed"')
+
+
+class RouterWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Our router: further flags of ``pointsman serve``, after ours, so that they win."""
+
+    flags: tuple[str, ...] = ()
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +228,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     workload: WorkloadWanted
     groups: Annotated[tuple[Group, ...], msgspec.Meta(min_length=1)]
     slo: Slo | None = None
+    router: RouterWanted = RouterWanted()
     warmup_requests: Count = 0
     repeats: AtLeastOne = 3
     order: str = "given"
@@ -234,20 +256,27 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         """What is measured: each group with each of its policies."""
         return tuple(run for group in self.groups for run in _runs_of(group))
 
-    def turns(self) -> tuple[Turn, ...]:
+    @property
+    def single(self) -> GroupRun | None:
+        """The first group of one replica, which the others are held against."""
+        singles = (run for run in self.runs() if run.group.mode == REPLICA)
+        return next((run for run in singles if run.group.engines == 1), None)
+
+    def turns(self, first: GroupRun | None = None) -> tuple[Turn, ...]:
         """Every repeat of every run, in the order in which they take place.
 
         ``given``: a run's repeats one after the other, so that its engines start once. ``abba``:
-        all runs forwards, then all backwards, so that what drifts favours none.
+        all runs forwards, then all backwards, so that what drifts favours none. All repeats of
+        ``first`` come before anything else.
         """
-        runs = self.runs()
+        repeats = range(1, self.repeats + 1)
+        runs = [run for run in self.runs() if run != first]
+        before = [] if first is None else [Turn(first, k) for k in repeats]
         if self.order == "given":
-            return tuple(Turn(run, k) for run in runs for k in range(1, self.repeats + 1))
-        return tuple(
-            Turn(run, k)
-            for k in range(1, self.repeats + 1)
-            for run in (runs if k % 2 else reversed(runs))
-        )
+            rest = [Turn(run, k) for run in runs for k in repeats]
+        else:
+            rest = [Turn(run, k) for k in repeats for run in (runs if k % 2 else runs[::-1])]
+        return (*before, *rest)
 
 
 class GroupRun(msgspec.Struct, frozen=True):
@@ -283,3 +312,9 @@ def read_experiment(path: Path) -> Experiment:
     cannot be read.
     """
     return decoded(path, Experiment)
+
+
+def policy_from(text: str, folder: Path) -> str:
+    """A policy as the router is told it: a file of a user's is sought from ``folder``."""
+    file, colon, rest = text.partition(".py:")
+    return f"{folder / file}.py:{rest}" if colon else text

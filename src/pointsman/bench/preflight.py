@@ -9,20 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pointsman.bench.experiment import Experiment
+from pointsman.bench.engines.machine import visible_gpus
+from pointsman.bench.experiment import Experiment, policy_from
+from pointsman.bench.hardware import memory_mb
 from pointsman.bench.missing import Missing
 from pointsman.core.errors import PointsmanError
 from pointsman.core.files import check_is_file
 from pointsman.policies.catalogue import policy_named
 
-_MIB = 1024.0 * 1024.0
 _TORCHRUN_FIX = "pip install 'pointsman[torch]'"
-_PROBE_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +36,10 @@ class Host:
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Host:
         """This machine, as far as that environment lets it be used."""
-        pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         path = environment.get("PATH")
         return cls(
-            gpus=_gpus(environment),
-            memory_mb=pages / _MIB,
+            gpus=len(visible_gpus(environment)),
+            memory_mb=memory_mb(),
             found=lambda program: shutil.which(program, path=path),
             is_free=_is_free,
         )
@@ -90,7 +88,7 @@ def _of_files(plans: Plans) -> Iterator[Missing]:
             yield Missing(f"the trace: {error}", "a path seen from the experiment's folder")
     for text in dict.fromkeys(text for group in experiment.groups for text in group.policies):
         try:
-            policy_named(text)
+            policy_named(policy_from(text, plans.file.parent))
         except PointsmanError as error:
             yield Missing(f"the policy: {error}", "FILE.py:NAME of a file that is there")
     for run in experiment.runs():
@@ -107,28 +105,6 @@ def _of_programs(plans: Plans, host: Host) -> Iterator[Missing]:
         if host.found(program) is None:
             fix = _TORCHRUN_FIX if program == "torchrun" else "its path, or a PATH that has it"
             yield Missing(f"the program {program}, which a group's command names", fix)
-
-
-def _gpus(environment: Mapping[str, str]) -> int:
-    """Those that CUDA would show: of the driver's tool, cut by CUDA_VISIBLE_DEVICES."""
-    tool = shutil.which("nvidia-smi", path=environment.get("PATH"))
-    if tool is None:
-        return 0
-    try:
-        done = subprocess.run(
-            [tool, "--list-gpus"],
-            capture_output=True,
-            text=True,
-            timeout=_PROBE_DEADLINE_S,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    there = len(done.stdout.splitlines())
-    allowed = environment.get("CUDA_VISIBLE_DEVICES")
-    if allowed is None:
-        return there
-    return min(there, sum(1 for each in allowed.split(",") if each.strip()))
 
 
 def _is_free(port: int) -> bool:

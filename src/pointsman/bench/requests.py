@@ -1,12 +1,16 @@
-"""The requests of an experiment: of its trace, or drawn."""
+"""The requests of an experiment: of its trace, or drawn; and how they are offered."""
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 
-from pointsman.bench.experiment import Generated, WorkloadWanted
+from pointsman.bench.client.arrivals import ClosedLoop, Loop, OpenLoop
+from pointsman.bench.experiment import CLOSED, Generated, WorkloadWanted
+from pointsman.core.errors import InputError
 from pointsman.workload.arrivals import Arrivals, PoissonArrivals, ReplayedArrivals
 from pointsman.workload.distributions import Distribution, distribution_of_text
 from pointsman.workload.formats import read_workload
@@ -18,14 +22,45 @@ from pointsman.workload.workload import Workload
 def requests_of(wanted: WorkloadWanted, folder: Path) -> Workload:
     """The same requests whenever it is asked; a trace is looked for from ``folder``.
 
-    Drawn for a closed loop they all arrive at 0: they are sent as answers end. Raises InputError
-    for a trace that cannot be read as one.
+    Drawn for a closed loop they all arrive at 0: they are sent as answers end. No answer is longer
+    than ``max_tokens``. Raises InputError for a trace that cannot be read as one, or whose requests
+    have no tokens.
     """
     if wanted.trace is not None:
         options = ReadOptions(limit=wanted.limit)
-        return read_workload(str(folder / wanted.trace), options)
-    assert wanted.generate is not None  # one of the two is there
-    return generate(_traffic(wanted.generate), wanted.seed)
+        workload = read_workload(str(folder / wanted.trace), options)
+    else:
+        assert wanted.generate is not None  # one of the two is there
+        workload = generate(_traffic(wanted.generate), wanted.seed)
+    unknown = np.flatnonzero((workload.prompt_tokens < 1) | (workload.output_tokens < 0))
+    if unknown.size:
+        raise InputError(
+            f"{workload.source.place(int(unknown[0]))}: has no tokens; expected prompt_tokens >= 1"
+            " and output_tokens, for real requests are made of them"
+        )
+    if wanted.max_tokens is None:
+        return workload
+    return replace(workload, output_tokens=np.minimum(workload.output_tokens, wanted.max_tokens))
+
+
+def loop_of(wanted: WorkloadWanted) -> Loop:
+    """How they are offered."""
+    if wanted.load == CLOSED:
+        assert wanted.concurrency is not None  # checked when the file was read
+        return ClosedLoop(wanted.concurrency, wanted.think_time_ms)
+    return OpenLoop(wanted.concurrency)
+
+
+def digest_of(workload: Workload) -> str:
+    """SHA-256 of the columns: arrivals, lengths, sessions, prefixes; not of names or places."""
+    digest = hashlib.sha256()
+    for field in fields(Workload):
+        column = getattr(workload, field.name)
+        if isinstance(column, np.ndarray):
+            digest.update(f"{field.name} {column.dtype.str} {len(column)}\n".encode())
+            digest.update(np.ascontiguousarray(column).tobytes())
+    digest.update(f"block_size_tokens {workload.block_size_tokens}\n".encode())
+    return digest.hexdigest()
 
 
 def _traffic(drawn: Generated) -> Traffic:

@@ -20,6 +20,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from pointsman.cli import (
+    bench,
     calibrate,
     compare,
     decide,
@@ -55,6 +56,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     envoy_config,
     replay,
     report,
+    bench,
     mechanism,
     init,
 )
@@ -66,7 +68,7 @@ EXIT_TERMINATED = 143
 
 DESCRIPTION = (
     "Decide where LLM inference requests run over model replicas, and prove why:\n"
-    "simulate, decide, route, replay."
+    "simulate, decide, route, replay, measure."
 )
 EXIT_CODES = f"""\
 exit codes:

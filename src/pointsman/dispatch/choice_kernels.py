@@ -59,10 +59,13 @@ def desk_of(
     return desk
 
 
-def _kernel(*, reads_in_flight: bool) -> Any:
-    signature = signature_for(frozenset((IN_FLIGHT,) if reads_in_flight else ()))
-    policy_at = function_at(signature)
+# Not in the closure of what is compiled: Numba tells these apart by a number that each process
+# draws, and no later process would find the code.
+_policy_at = function_at(signature_for(frozenset()))
+_policy_of_all_at = function_at(signature_for(frozenset((IN_FLIGHT,))))
 
+
+def _kernel(*, reads_in_flight: bool) -> Any:
     @kernel(
         _LOOKED(
             HANDLE_TYPE,
@@ -102,11 +105,12 @@ def _kernel(*, reads_in_flight: bool) -> Any:
             if candidates[c] == home:
                 request.home = c
         request.longest_hit_tokens = longest if (desk[_SHOWN] >> CACHED_TOKENS) & 1 else 0.0
-        choose = policy_at(desk[_POLICY])
         parameters = _PARAMETERS(desk[_VALUES], (desk[_VALUES + 1],))
         if reads_in_flight:
-            c, reason = choose(request, shown, parameters, live.in_flight)
+            choose_of_all = _policy_of_all_at(desk[_POLICY])
+            c, reason = choose_of_all(request, shown, parameters, live.in_flight)
         else:
+            choose = _policy_at(desk[_POLICY])
             c, reason = choose(request, shown, parameters)
         if c < 0 or c >= candidates.shape[0]:
             return c, reason, 0.0, 0.0, 0.0

@@ -129,8 +129,11 @@ class PairTicket(Ticket):
         """Whether the first token of its stream has come."""
         return self._first_token_ms is not None
 
-    def prefilled(self) -> None:
-        """The prefill was answered; calls after the first do nothing."""
+    def prefilled(self, engine_ms: float | None = None) -> None:
+        """The prefill was answered; calls after the first do nothing.
+
+        ``engine_ms``: how long the engine says that it took without its wait; for the log alone.
+        """
         if not self.is_prefilling:
             return
         ledger, now_ms = self._pairs.pair_ledger, self._pairs.clock_ms()
@@ -141,7 +144,7 @@ class PairTicket(Ticket):
         self._prefilled_ms = now_ms
         ledger.prefilled(self._slot, first_ms, now_ms)
         if self._pairs.log is not None:
-            self._pairs.log.write(Prefilled(self.chosen.sequence, now_ms, first_ms))
+            self._pairs.log.write(Prefilled(self.chosen.sequence, now_ms, first_ms, engine_ms))
         self.on_prefilled()
 
     def handed_off(self, size_bytes: int | None = None) -> None:

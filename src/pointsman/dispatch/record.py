@@ -188,6 +188,7 @@ class Prefilled(
     time_ms: TimeMs
     # When its first token is taken to come, where it will not be seen.
     assumed_first_ms: TimeMs | None
+    engine_ms: TimeMs | None = None  # since a slot began with it, as the engine told; None: not
 
 
 class HandedOff(

@@ -8,7 +8,7 @@ is decided from several files is written beside them (``decision_file.py``).
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -23,7 +23,7 @@ from pointsman.evidence.metrics import (
     Metrics,
 )
 
-SCHEMA = "pointsman.evidence/1"
+SCHEMA: Literal["pointsman.evidence/1"] = "pointsman.evidence/1"
 
 EvidenceLevel = Literal[
     "simulation", "real_engine_cpu", "real_engine_gpu", "mechanism_cpu", "mechanism_gpu"
@@ -32,6 +32,10 @@ ServingLevel = Literal["simulation", "real_engine_cpu", "real_engine_gpu"]
 MechanismLevel = Literal["mechanism_cpu", "mechanism_gpu"]
 Mode = Literal["replica", "pd_disaggregated"]  # the lesson's words
 CacheState = Literal["reset", "carried", "unknown"]
+StageName = Literal[  # in the order of a request; ``e2e`` is all of them
+    "client_delay", "router", "queue_wait", "prefill", "handoff", "decode_wait", "decode", "e2e"
+]
+STAGE_NAMES: tuple[StageName, ...] = get_args(StageName)
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -231,7 +235,16 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     loads: tuple[ReplicaLoad, ...] = ()
     disturbance: Disturbance | None = None
     invalid: str | None = None  # why it is no result, the client as the bottleneck among it
+    warnings: tuple[str, ...] = ()  # what its reader must know
     rows: SideFile | None = None
+
+
+class StageMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the time of finished requests went: the mean of one stage, of so many of them."""
+
+    name: StageName
+    mean_ms: Amount
+    count: Count
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -266,6 +279,7 @@ class ServingGroup(
     statuses: Statuses | None  # of all repeats; null where it failed before
     goodput: Goodput | None
     repeats: tuple[Repeat, ...]
+    stages: tuple[StageMean, ...] = ()  # of all repeats; those that are known
     versions: dict[str, str]
     evidence_level: ServingLevel
     failure: Failure | None

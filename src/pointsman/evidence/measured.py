@@ -32,11 +32,28 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Total:
+    """What was added up over ``count`` requests that nobody tells apart, such as a histogram's."""
+
+    amount: float = 0.0
+    count: int = 0
+
+    @property
+    def mean(self) -> float | None:
+        """Of a request; None of none."""
+        return self.amount / self.count if self.count else None
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
-    """Where a metric comes from, or why there is none."""
+    """Where a metric comes from, or why there is none.
+
+    ``totals``: of each repeat, where no column has it; then nothing is taken from the columns.
+    """
 
     source: str | None = None
     reason: str | None = None
+    totals: tuple[Total, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +87,8 @@ def group_figures(
 
     ``told`` adds to CLIENT_SOURCES where queue wait, hand-off and memory come from, or why they are
     absent. A metric that is told to be absent is, whatever the columns hold. Raises InputError for
-    no repeat, and for a metric of which neither source nor reason is told.
+    no repeat, for a metric of which neither source nor reason is told, and for totals that are not
+    one a repeat, or of a metric that is no mean.
     """
     if not runs:
         raise InputError("figures of a group: no repeat; expected at least one")
@@ -79,9 +97,12 @@ def group_figures(
     details: dict[MetricName, Detail] = {}
     for name in METRIC_NAMES:
         each = known.get(name, Told())
-        figure = _absent if each.reason is not None else _FIGURES[name]
-        values[name] = [figure(runs), *(figure([run]) for run in runs)]
-        count = sum(_count(name, run.answers) for run in runs)
+        if each.totals:
+            values[name], count = _of_totals(name, each.totals, len(runs))
+        else:
+            figure = _absent if each.reason is not None else _FIGURES[name]
+            values[name] = [figure(runs), *(figure([run]) for run in runs)]
+            count = sum(_count(name, run.answers) for run in runs)
         details[name] = _detail(name, each, values[name], count, level)
     columns = [
         Metrics(**{name: values[name][k] for name in METRIC_NAMES}) for k in range(len(runs) + 1)
@@ -134,6 +155,19 @@ def bounds_of(overall: float, repeats: Sequence[float | None], level: float) -> 
         return None
     interval = section_interval(Sections(overall, tuple(values)), level)
     return Bounds(low=interval.low, high=interval.high, level=level, n=interval.n)
+
+
+def _of_totals(
+    name: MetricName, totals: Sequence[Total], repeats: int
+) -> tuple[list[float | None], int]:
+    """The mean of all and those of the repeats, and how many requests they rest on."""
+    where = "figures of a group"
+    if name not in _COLUMNS:
+        raise InputError(f"{where}: {name} has totals; expected them of a mean of requests only")
+    if len(totals) != repeats:
+        raise InputError(f"{where}: {name} has {len(totals)} totals; expected {repeats}, one each")
+    whole = Total(math.fsum(each.amount for each in totals), sum(each.count for each in totals))
+    return [whole.mean, *(each.mean for each in totals)], whole.count
 
 
 def _absent(_: Sequence[MeasuredRun]) -> None:

@@ -31,6 +31,13 @@ def measured_decision_text(document: DecisionDocument, form: str) -> str:
     return "\n".join(blocks) + left_out
 
 
+def decisions_in_short(document: DecisionDocument) -> str:
+    """A paragraph a decision, without its figures."""
+    groups = [f"{each.group} against {each.baseline}\n{_ending(each)}" for each in document.groups]
+    mechanisms = [f"{each.file}\n{_ending(each)}" for each in document.mechanisms]
+    return "\n".join(groups + mechanisms)
+
+
 def _group(group: GroupDecision, level: float) -> str:
     title = f"{group.group} against {group.baseline} ({group.evidence_level})"
     text = f"{title}: under test {' and '.join(group.varies)}\n" if group.varies else f"{title}\n"

@@ -42,6 +42,7 @@ from pointsman.router.upstream import (
     UnreachableError,
     Upstream,
 )
+from pointsman.router.usage import prefill_ms_of
 from pointsman.router.whole_answer import WholeAnswer, whole_answer
 
 # What the router reads itself must come as it is.
@@ -147,7 +148,7 @@ class PairLegs:
             raise RejectedError(answer.head, answer.content)
         if answer.status != HTTPStatus.OK:
             raise self.failure(PREFILL_ERROR, f"answered the prefill with {answer.status}")
-        self.place.pair_ticket.prefilled()
+        self.place.pair_ticket.prefilled(prefill_ms_of(answer.content))
         return answer.content
 
     def prefill_beside(self, fields: Fields) -> None:

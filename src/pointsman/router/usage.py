@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from pointsman.dispatch.record import NO_USAGE, Usage
+from pointsman.dispatch.record import NO_USAGE, TimeMs, Usage
 from pointsman.workload.workload import MAX_TOKENS
 
 JSON_LIMIT_BYTES = 1 << 20  # of a whole answer; a longer one is not read
@@ -46,7 +46,15 @@ class _Counted(msgspec.Struct):
     timings: _Timings | None = None
 
 
-_COUNTED = msgspec.json.Decoder(_Counted)
+class _Took(msgspec.Struct):
+    prompt_ms: TimeMs | None = None
+
+
+class _Prefilled(msgspec.Struct):
+    timings: _Took | None = None
+
+
+_COUNTED, _PREFILLED = msgspec.json.Decoder(_Counted), msgspec.json.Decoder(_Prefilled)
 
 
 class ResponseTap:
@@ -106,6 +114,15 @@ class ResponseTap:
                 if found != NO_USAGE:
                     return found
         return NO_USAGE
+
+
+def prefill_ms_of(answer: bytes) -> float | None:
+    """How long llama.cpp says that a prefill took it, without its wait; None: nobody says."""
+    try:
+        timings = _PREFILLED.decode(answer).timings
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if timings is None else timings.prompt_ms
 
 
 def _usage_of(text: bytes | bytearray) -> Usage:

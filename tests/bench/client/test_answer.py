@@ -159,6 +159,20 @@ def test_without_usage_chunks_are_counted_and_said_to_be():
     assert (answer.output_tokens, answer.tokens_from, answer.prompt_tokens) == (2, "chunks", None)
 
 
+def test_the_times_that_llamacpp_tells_are_those_of_its_last_chunk():
+    told = [
+        {"prompt_ms": 400.5, "predicted_ms": ms, "predicted_n": n}
+        for n, ms in [(1, 0.001), (2, 9.5)]
+    ]
+    answer = read((1.0, text("a", timings=told[0])), (2.0, text("b", timings=told[1])), (3.0, DONE))
+    assert (answer.engine_prefill_ms, answer.engine_decode_ms) == (400.5, 9.5)
+
+
+def test_an_engine_that_tells_no_times_has_none():
+    answer = read((1.0, text("a")), (2.0, usage(10, 1) + DONE))
+    assert (answer.engine_prefill_ms, answer.engine_decode_ms) == (None, None)
+
+
 def test_usage_wins_over_what_chunks_would_add_up_to():
     pieces = [(float(k), text("x")) for k in range(201)]
     answer = read(*pieces, (300.0, usage(10, 256) + DONE))

@@ -161,7 +161,7 @@ def test_prometheus_own_parser_finds_the_same_samples(name):
     parser = pytest.importorskip(
         "prometheus_client.parser", reason="prometheus_client is not installed"
     )
-    from pointsman.router.prometheus.samples import samples_of
+    from pointsman.core.metrics_page import samples_of
 
     theirs = [
         (sample.name, sample.labels, sample.value)

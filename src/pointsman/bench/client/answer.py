@@ -32,6 +32,8 @@ class Answer:
         "_running",
         "cached_tokens",
         "chunks",
+        "engine_decode_ms",
+        "engine_prefill_ms",
         "error",
         "finish_reason",
         "first_chunk_tokens",
@@ -58,6 +60,8 @@ class Answer:
         self.output_tokens: int | None = None
         self.cached_tokens: int | None = None
         self.tokens_from: TokensFrom | None = None
+        self.engine_prefill_ms: float | None = None
+        self.engine_decode_ms: float | None = None
         self.first_chunk_tokens: int | None = None
         self.finish_reason: str | None = None
         self.error: str | None = None
@@ -181,8 +185,10 @@ class Answer:
                 self.output_tokens, self.tokens_from = timings.predicted_n, "timings"
             if timings.prompt_n is not None:
                 self.prompt_tokens = timings.prompt_n + (timings.cache_n or 0)
-        if timings is not None and self.cached_tokens is None:
-            self.cached_tokens = timings.cache_n
+        if timings is not None:
+            self.engine_prefill_ms, self.engine_decode_ms = timings.prompt_ms, timings.predicted_ms
+            if self.cached_tokens is None:
+                self.cached_tokens = timings.cache_n
 
     def _take_whole(self, at_ms: float) -> None:
         """A JSON answer in one piece: counts, and no instants of tokens."""

@@ -85,11 +85,17 @@ class Counts(msgspec.Struct, gc=False):
 
 
 class Timings(msgspec.Struct, gc=False):
-    """llama.cpp's; ``prompt_n`` is without the cached tokens."""
+    """llama.cpp's; ``prompt_n`` is without the cached tokens.
+
+    ``prompt_ms`` runs from when a slot begins with the prompt to the first token, ``predicted_ms``
+    from there to the last one; other slots' tokens in the same batches are in both.
+    """
 
     cache_n: int | None = None
     prompt_n: int | None = None
+    prompt_ms: float | None = None
     predicted_n: int | None = None
+    predicted_ms: float | None = None
 
 
 class Chunk(msgspec.Struct, gc=False):

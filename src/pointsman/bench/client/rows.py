@@ -59,6 +59,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output_tokens: int | None = None
     tokens_from: TokensFrom | None = None
     cached_tokens: int | None = None
+    engine_prefill_ms: float | None = None  # llama.cpp's prompt_ms and predicted_ms (chunks.py)
+    engine_decode_ms: float | None = None
     chunks: int = 0  # that brought tokens
     first_chunk_tokens: int | None = None
     http_status: int | None = None

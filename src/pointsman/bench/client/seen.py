@@ -40,6 +40,8 @@ def _of_answer(answer: Answer) -> dict[str, Any]:
         "output_tokens": answer.output_tokens,
         "tokens_from": answer.tokens_from,
         "cached_tokens": answer.cached_tokens,
+        "engine_prefill_ms": answer.engine_prefill_ms,
+        "engine_decode_ms": answer.engine_decode_ms,
         "chunks": answer.chunks,
         "first_chunk_tokens": answer.first_chunk_tokens,
         "finish_reason": answer.finish_reason,

@@ -28,7 +28,7 @@ class Machine:
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Machine:
         """This machine, as far as this environment lets it be used."""
-        return cls(_gpus(environment), hub_folder(environment))
+        return cls(visible_gpus(environment), hub_folder(environment))
 
 
 def hub_folder(environment: Mapping[str, str]) -> Path:
@@ -39,7 +39,8 @@ def hub_folder(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HF_HOME") or f"{cache}/huggingface") / "hub"
 
 
-def _gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
+def visible_gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """As CUDA would show them: those of the driver's tool, cut by CUDA_VISIBLE_DEVICES."""
     tool = shutil.which("nvidia-smi", path=environment.get("PATH"))
     if tool is None:
         return ()
@@ -49,19 +50,6 @@ def _gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
     if allowed is None or not there:
         return there
     return tuple(each.strip() for each in allowed.split(",") if each.strip())
-
-
-def missing_gpus(gpus: Sequence[str], wanted: int) -> list[Missing]:
-    """``wanted``: of all replicas together."""
-    if len(gpus) >= wanted:
-        return []
-    return [
-        Missing(
-            f"GPUs for all replicas together: {wanted} wanted, {len(gpus)} visible",
-            "use fewer replicas or ranks, or a machine with more (nvidia-smi,"
-            " CUDA_VISIBLE_DEVICES)",
-        )
-    ]
 
 
 def missing_modules(python: str, modules: Sequence[str], fix: str) -> list[Missing]:

@@ -134,18 +134,27 @@ def _start_at(engine: Engine, instance: Instance, ports: Ports, log: Path) -> Ru
     return Running(engine, instance, launch, log)
 
 
+def ports_for(count: int) -> list[Ports]:
+    """Free ones for so many replicas."""
+    found = free_ports(2 * count)
+    return [Ports(*found[at : at + 2]) for at in range(0, len(found), 2)]
+
+
 @contextmanager
-def started(engine: Engine, instances: Sequence[Instance], folder: Path) -> Iterator[list[Running]]:
+def started(
+    engine: Engine, instances: Sequence[Instance], folder: Path, ports: Sequence[Ports] = ()
+) -> Iterator[list[Running]]:
     """Yields when all are ready, which start at the same time; all are stopped in the end.
 
-    Their logs are replica-0.log, replica-1.log, ... in ``folder``.
+    Their logs are replica-0.log, replica-1.log, ... in ``folder``. ``ports``: of each, such as they
+    had before; without, free ones.
     """
-    ports = free_ports(2 * len(instances))
+    ports = ports or ports_for(len(instances))
     with ExitStack() as stack:
         replicas: list[Running] = []
         for number, instance in enumerate(instances):
-            own = Ports(*ports[2 * number : 2 * number + 2])
-            replica = _start_at(engine, instance, own, folder / f"replica-{number}.log")
+            log = folder / f"replica-{number}.log"
+            replica = _start_at(engine, instance, ports[number], log)
             replicas.append(replica)
             stack.callback(replica.stop)
         stack.callback(_tell_to_stop, replicas)

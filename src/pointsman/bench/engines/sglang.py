@@ -18,7 +18,6 @@ from pointsman.bench.engines.http_calls import call, is_ok, said_at
 from pointsman.bench.engines.machine import (
     Machine,
     installed_version,
-    missing_gpus,
     missing_modules,
 )
 from pointsman.bench.engines.protocol import (
@@ -60,12 +59,11 @@ class Sglang:
         return found or said_at(url, "/get_server_info", "version")
 
     def missing(self, instances: Sequence[Instance], machine: Machine) -> list[Missing]:
-        """The package, what its hand-off imports, models and GPUs."""
+        """The package, what its hand-off imports, and models."""
         found, ours = missing_at_urls(instances), to_start(instances)
         if ours:
             found += self._missing_package(any(each.handoff is not None for each in ours))
-        found += missing_models([each.model for each in ours], machine)
-        return found + missing_gpus(machine.gpus, sum(each.ranks for each in ours))
+        return found + missing_models([each.model for each in ours], machine)
 
     def _missing_package(self, is_apart: bool) -> list[Missing]:
         fix = "pip install sglang in an environment of its own, and give its python"

@@ -23,7 +23,6 @@ from pointsman.bench.engines.http_calls import call, is_ok, said_at
 from pointsman.bench.engines.machine import (
     Machine,
     installed_version,
-    missing_gpus,
     missing_modules,
 )
 from pointsman.bench.engines.protocol import (
@@ -75,14 +74,11 @@ class Vllm:
         return said_at(url, "/version", "version")
 
     def missing(self, instances: Sequence[Instance], machine: Machine) -> list[Missing]:
-        """The command, what its hand-off imports, models and GPUs."""
+        """The command, what its hand-off imports, and models."""
         found, ours = missing_at_urls(instances), to_start(instances)
         if ours:
             found += self._missing_command(ours)
-        found += missing_models([each.model for each in ours], machine)
-        if self.device == "gpu":
-            found += missing_gpus(machine.gpus, sum(each.ranks for each in ours))
-        return found
+        return found + missing_models([each.model for each in ours], machine)
 
     def _missing_command(self, instances: Sequence[Instance]) -> list[Missing]:
         python = self._python

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pointsman.core.metrics_page import Sample, samples_of
 from pointsman.router.engine.names import ENGINES, WANTED, EngineNames, names_in
-from pointsman.router.prometheus.samples import Sample, samples_of
 
 
 @dataclass(frozen=True, slots=True)

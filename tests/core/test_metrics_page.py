@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.core.errors import InputError
-from pointsman.router.prometheus.samples import Sample, samples_of
+from pointsman.core.metrics_page import Sample, samples_of
 
 
 def one(text: str) -> Sample:

@@ -1,0 +1,1 @@
+"""Each measured request in stages: of client, router log and engines."""
