@@ -74,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="calibrate on the group of one replica, predict the others before they run, and say"
         " how far off that was (--demo does)",
     )
+    options.add_report(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -149,11 +150,14 @@ def _dry(bench: Bench, missing: tuple[Missing, ...]) -> int:
 def _measured(arguments: argparse.Namespace, bench: Bench) -> int:
     from pointsman.bench.run import Shown, run
     from pointsman.evidence.folder import new_label_folder
+    from pointsman.report.html.page import page_of_label
 
     bench = replace(bench, folder=new_label_folder(arguments.results, arguments.label))
     options.say(f"results are in {bench.folder}; Ctrl-C ends it, and keeps what was measured")
     outcome = run(bench, Shown(options.say, _Line().show))
     _tell(bench, outcome)
+    if arguments.report is not None and outcome.files:
+        options.write_page(arguments.report, page_of_label(bench.folder, bench.folder.name))
     if outcome.is_interrupted:
         return EXIT_INTERRUPTED
     return 1 if outcome.failures else 0

@@ -241,15 +241,19 @@ def deliver_report(
     arguments: argparse.Namespace, label: str, document: Callable[[], dict[str, Any]]
 ) -> None:
     """Write the page of a document where ``--report`` says; nothing without it."""
-    from pointsman.core.files import whole_file
     from pointsman.report.html.page import page_of_document
 
-    if arguments.report is None:
-        return
-    page = page_of_document(document(), label)
-    with whole_file(arguments.report) as file:
+    if arguments.report is not None:
+        write_page(arguments.report, page_of_document(document(), label))
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page, whole or not at all, and say so."""
+    from pointsman.core.files import whole_file
+
+    with whole_file(path) as file:
         file.write(page.encode())
-    say(f"wrote {arguments.report}")
+    say(f"wrote {path}")
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:

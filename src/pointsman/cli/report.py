@@ -34,12 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the page; 0."""
-    from pointsman.core.files import whole_file
     from pointsman.report.html.page import page_of
     from pointsman.report.html.sources.files import results_at
 
-    page = page_of(results_at(arguments.results))
-    with whole_file(arguments.output) as file:
-        file.write(page.encode())
-    options.say(f"wrote {arguments.output}")
+    options.write_page(arguments.output, page_of(results_at(arguments.results)))
     return 0

@@ -12,10 +12,12 @@ from pointsman import POLICIES, FifoFleet, workload_of_columns
 from pointsman.comparison.policies import compare_policies
 from pointsman.core.errors import InputError
 from pointsman.metrics.distribution import QUANTILE_LEVELS
+from pointsman.metrics.latency import Spread
 from pointsman.replay.replay import Difference, Replay
 from pointsman.report.document import comparison_document, text_of
 from pointsman.report.html.page import page_of, page_of_document
 from pointsman.report.html.sources.documents import READERS, result_of
+from pointsman.report.html.sources.stages import stages_of
 from pointsman.report.replay import replay_document
 from pointsman.workload.reading import ReadOptions
 
@@ -106,6 +108,74 @@ def test_a_calibration_is_prediction_against_measurement():
     assert "190 ms against 200 ms (-5.0%)" in result.verdict
 
 
+PREDICTION = {
+    "schema": "pointsman.prediction_report/1",
+    "tolerance": 0.1,
+    "groups": [
+        {
+            "group": "g1",
+            "policy": "round_robin",
+            "is_fitted": False,
+            "figures": [
+                {
+                    "name": "p95_ms",
+                    "unit": "ms",
+                    "predicted": 110.0,
+                    "measured": 100.0,
+                    "low": 90.0,
+                    "high": 120.0,
+                    "error": 0.1,
+                    "is_inside": True,
+                    "reason": None,
+                }
+            ],
+            "stages": [
+                {"name": "decode_ms", "predicted_ms": 30.0, "measured_ms": 40.0, "off_ms": -10.0}
+            ],
+            "sentences": ["mean TTFT is off"],
+        }
+    ],
+    "in_order": {"right": 3, "counted": 4},
+    "not_measured": {"g2": "it did not run"},
+}
+
+
+def test_a_report_of_predictions_has_errors_by_stage_and_figure():
+    result = result_of(PREDICTION, "prediction")
+    errors = {(e.stage, e.figure): e.error_fraction for e in result.predictions}
+    assert errors == pytest.approx({("decode stage", "mean"): -0.25, ("E2E", "p95"): 0.1})
+    assert "Of 4 pairs of figures that the measurement tells apart, 3 were" in result.verdict
+    assert result.warnings == (
+        "g2 was predicted and not measured: it did not run",
+        "g1: mean TTFT is off",
+    )
+
+
+def test_stages_are_what_is_between_the_means():
+    spreads = {
+        name: Spread(count=5, mean=mean)
+        for name, mean in (
+            ("queue_wait_ms", 10.0),
+            ("ttft_ms", 60.0),
+            ("e2e_ms", 100.0),
+            ("handoff_ms", 15.0),
+            ("decode_wait_ms", 5.0),
+        )
+    }
+    assert stages_of(spreads) == {
+        "queue_wait": 10.0,
+        "prefill": 30.0,
+        "handoff": 15.0,
+        "decode_wait": 5.0,
+        "decode": 40.0,
+    }
+
+
+def test_means_of_different_requests_have_no_stages():
+    spreads = {name: Spread(count=5, mean=1.0) for name in ("queue_wait_ms", "ttft_ms", "e2e_ms")}
+    assert stages_of({**spreads, "e2e_ms": Spread(count=4, mean=1.0)}) == {}
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -125,7 +195,9 @@ def test_what_is_no_result_is_refused_by_name(document, message):
 @pytest.mark.parametrize("schema", sorted(READERS))
 def test_a_damaged_field_is_named(schema):
     with pytest.raises(InputError, match=r"^x: .*expected a result as this version"):
-        result_of({"schema": schema, "workload": 3, "cells": 3, "choices": "a", "n": []}, "x")
+        result_of(
+            {"schema": schema, "workload": 3, "cells": 3, "choices": "a", "n": [], "groups": 1}, "x"
+        )
 
 
 def test_a_field_of_a_wrong_type_is_named_with_its_place(compared):

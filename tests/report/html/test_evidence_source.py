@@ -6,15 +6,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from pointsman.bench.client.rows import Row
+from pointsman.bench.stages.rows import JoinedRow
 from pointsman.core.errors import InputError
 from pointsman.evidence.deciding import Choice, decide_files
 from pointsman.evidence.decision_file import write_decision
+from pointsman.evidence.envelope import StageMean
 from pointsman.evidence.folder import evidence_files, write_envelope, write_rows
 from pointsman.evidence.judging import Rule
 from pointsman.metrics.latency import Spread
 from pointsman.report.html.page import page_of
-from pointsman.report.html.result import MEASURED, SIMULATED, Figure, Latency, Result, Run
+from pointsman.report.html.result import MEASURED, QUOTED, SIMULATED, Latency, Result, Run
 from pointsman.report.html.sources.evidence import evidence_result
 from pointsman.report.html.sources.files import results_at
 from pointsman.report.html.sources.predictions import predictions_between
@@ -33,7 +34,7 @@ def label(tmp_path):
 
 
 def row(number, first_ms, last_ms, **facts):
-    return Row(
+    return JoinedRow(
         number=number,
         request_id=str(number),
         asked_prompt_tokens=10,
@@ -85,6 +86,55 @@ def test_rows_of_all_repeats_make_the_distributions(tmp_path):
     assert (ttft.spread.count, ttft.spread.mean, ttft.spread.worst) == (6, 150.0, 200.0)
     assert ttft.quantiles[0] == 100.0
     assert run.latencies["tpot_ms"].spread.mean == 35.0  # (200 / 10 + 500 / 10) / 2
+
+
+def test_waits_and_hand_offs_of_rows_have_distributions_where_they_are_known(tmp_path):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    known = {"router_ms": 2.0, "queue_wait_ms": 8.0, "handoff_ms": 4.0, "decode_wait_ms": 1.0}
+    rows = [row(0, 100.0, 300.0, sent_ms=5.0, **known), row(1, 200.0, 700.0)]
+    write_envelope(folder, with_rows(folder, three_groups()[2], rows))
+    (run,) = evidence_result(folder, "a").runs
+    wait = run.latencies["queue_wait_ms"].spread
+    assert (wait.count, wait.mean) == (3, 15.0)  # sent at 5, 2 in the router, 8 in the engine
+    assert run.latencies["handoff_ms"].spread.worst == 4.0
+
+
+def test_stages_of_a_group_are_bars_in_their_order(tmp_path):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    means = [StageMean(name=n, mean_ms=ms, count=9) for n, ms in (("prefill", 4.0), ("e2e", 9.0))]
+    write_envelope(folder, msgspec.structs.replace(three_groups()[0], stages=tuple(means)))
+    result = evidence_result(folder, "a")
+    assert result.runs[0].stages == {"prefill": 4.0}
+    assert "Where does the time of a request go?" in page_of([result])
+
+
+def test_a_file_of_somebody_else_is_quoted(tmp_path):
+    (group, *_) = three_groups()
+    document = msgspec.to_builtins(group)
+    for name in ("schema", "kind", "details", "definitions"):
+        del document[name]
+    (tmp_path / "theirs.json").write_bytes(msgspec.json.encode(document))
+    result = evidence_result(tmp_path, "a")
+    assert result.runs[0].origin == QUOTED
+    assert result.runs[0].figures["ttft_ms"].value == 410.0
+    assert ("Quoted", "as their writers state them: theirs.json") in result.basis
+
+
+def test_a_file_of_somebody_else_that_is_not_sound_is_left_out_with_the_reason(label):
+    (label / "theirs.json").write_text('{"backend": "vllm"}')
+    (warning,) = evidence_result(label, "a").warnings
+    assert warning.startswith("theirs.json is left out: ")
+
+
+def test_a_line_that_is_no_row_is_named(tmp_path):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    write_envelope(folder, with_rows(folder, three_groups()[0], [row(0, 1.0, 2.0)]))
+    (folder / "rows" / "g0_single_replica-1.jsonl").write_text("{}\n")
+    with pytest.raises(InputError, match=r"g0_single_replica-1\.jsonl line 1: .*a request's row"):
+        evidence_result(folder, "a")
 
 
 def test_reasons_that_a_router_gave_are_counted(tmp_path):
@@ -143,20 +193,15 @@ def test_the_same_result_twice_is_refused(label):
 
 def test_a_folder_without_evidence_is_refused(tmp_path):
     (tmp_path / "other.json").write_text('{"schema": "pointsman.compare/1"}')
-    with pytest.raises(InputError, match="no evidence of pointsman"):
+    with pytest.raises(InputError, match="no evidence; expected"):
         evidence_result(tmp_path, "a")
 
 
 def paired(origin, policy, ttft_ms, e2e_ms):
     spreads = {"ttft_ms": ttft_ms, "e2e_ms": e2e_ms}
     latencies = {name: Latency(Spread(count=1, mean=mean)) for name, mean in spreads.items()}
-    run = Run(
-        name=policy,
-        origin=origin,
-        policy=policy,
-        latencies=latencies,
-        figures={"queue_wait_ms": Figure(10.0)},
-    )
+    stages = {"prefill": ttft_ms - 10.0, "decode": e2e_ms - ttft_ms}
+    run = Run(name=policy, origin=origin, policy=policy, latencies=latencies, stages=stages)
     return Result(label=origin, kind="", verdict="", tables=(), basis=(), runs=(run,))
 
 
@@ -166,9 +211,9 @@ def test_a_simulated_and_a_measured_run_of_one_policy_are_prediction_and_measure
         paired(MEASURED, "locality_aware:slack_ms=5", 110.0, 510.0),
     ]
     found = {(each.stage, each.figure): each for each in predictions_between(results)}
-    # Prefill is first token less wait, decode the rest: 50 against 100, 440 against 400.
-    assert found["prefill", "mean"].error_fraction == pytest.approx(-0.5)
-    assert found["decode", "mean"].error_fraction == pytest.approx(0.1)
+    # 50 ms against 100, and 440 against 400.
+    assert found["prefill stage", "mean"].error_fraction == pytest.approx(-0.5)
+    assert found["decode stage", "mean"].error_fraction == pytest.approx(0.1)
     assert found["E2E", "mean"].measured.value == 510.0
 
 

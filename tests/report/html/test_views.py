@@ -39,6 +39,7 @@ from pointsman.report.html.views.prediction import prediction
 from pointsman.report.html.views.reasons import reasons
 from pointsman.report.html.views.replayed import replayed
 from pointsman.report.html.views.skew import skew
+from pointsman.report.html.views.stages import stages
 
 SPREAD = Spread(count=4, mean=2.5, p50=2.0, p90=4.0, p95=4.0, p99=4.0, worst=4.0)
 RISING = tuple(float(k) for k in range(len(QUANTILE_LEVELS)))
@@ -235,6 +236,14 @@ def test_what_handing_over_takes_is_shown_with_its_bytes():
     times, sizes = handoff(runs).charts
     assert [point.x for point in times.series[0].points] == [2.5, 2.0, 4.0, 4.0, 4.0]
     assert sizes.series[0].points[0].x == 10.0
+
+
+def test_stages_have_a_bar_each_in_the_row_of_their_run():
+    runs = (run("a", stages={"queue_wait": 1.0, "decode": 5.0}), run("b", stages={"decode": 7.0}))
+    (chart,) = stages(runs).charts
+    assert chart.names == ("a", "b")
+    assert [series.name for series in chart.series] == ["queue wait", "decode"]
+    assert places(chart.series[1]) == [(5.0, 0.0), (7.0, 1.0)]
 
 
 def test_only_measured_groups_have_measured_figures():

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from pointsman.report.document import text_of
@@ -18,6 +19,7 @@ from pointsman.report.html.markup import Markup, escaped, joined, tag
 from pointsman.report.html.pictures import Pictures, pictures_of
 from pointsman.report.html.result import AnswerTable, Cell, Column, Result, runs_of
 from pointsman.report.html.sources.documents import result_of
+from pointsman.report.html.sources.evidence import evidence_result
 from pointsman.report.html.sources.predictions import predictions_between
 from pointsman.report.html.views.view import View
 from pointsman.report.table import number, percent
@@ -49,6 +51,14 @@ def page_of(results: Sequence[Result]) -> str:
 def page_of_document(document: dict[str, Any], label: str) -> str:
     """The page of one document: of what its JSON says, to the last digit."""
     return page_of([result_of(json.loads(text_of(document)), label)])
+
+
+def page_of_label(folder: Path, label: str) -> str:
+    """The page of one run of an experiment: its measured groups, rows and decision.
+
+    Raises InputError as ``evidence_result`` does.
+    """
+    return page_of([evidence_result(folder, label)])
 
 
 def _document(title: str, body: Markup) -> str:

@@ -20,6 +20,7 @@ from pointsman.report.html.views.prediction import prediction
 from pointsman.report.html.views.reasons import reasons
 from pointsman.report.html.views.replayed import replayed
 from pointsman.report.html.views.skew import skew
+from pointsman.report.html.views.stages import stages
 from pointsman.report.html.views.view import View
 
 Runs = tuple[Run, ...]
@@ -45,6 +46,7 @@ PICTURES = (
     Picture(distributions, "Distributions of latencies: no quantiles, or rows of requests."),
     Picture(differences, "Differences: nothing is compared, or too few requests for an interval."),
     Picture(measured, "Measured figures: nothing was measured."),
+    Picture(stages, "Stages of a request: their means are not told."),
     Picture(held, "Load held: no search over loads."),
     Picture(load, "Goodput and tails against load: one load; give results of several rates."),
     Picture(efficiency, "Throughput per GPU against latency: fewer than two points with GPUs."),

@@ -109,6 +109,7 @@ class Run:
     offered_rps: float | None = None
     latencies: dict[str, Latency] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
+    stages: dict[str, float] = field(default_factory=dict)  # mean ms, in the order of a request
     shares: tuple[Share, ...] = ()
     skews: dict[str, dict[str, float | None]] = field(default_factory=dict)
     over_time: OverTime | None = None

@@ -84,5 +84,5 @@ def _swatch(style: int) -> Markup:
 def _spots(chart: Chart, drawing: Drawing) -> Markup:
     """For the script; ``</`` would end it early."""
     facts = {"axes": _axes(chart), "series": drawing.spots}
-    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
     return tag("script", {"type": "application/json"}, Markup(text))

@@ -12,6 +12,8 @@ from pointsman.report.html.sources.compare import compare_result
 from pointsman.report.html.sources.fleet import fleet_result
 from pointsman.report.html.sources.load_bench import bench_result
 from pointsman.report.html.sources.plan import plan_result
+from pointsman.report.html.sources.prediction_report import SCHEMA as PREDICTION_REPORT
+from pointsman.report.html.sources.prediction_report import prediction_result
 from pointsman.report.html.sources.replay import replay_result
 
 READERS: dict[str, Callable[[Any, str], Result]] = {
@@ -21,6 +23,7 @@ READERS: dict[str, Callable[[Any, str], Result]] = {
     "pointsman.policies-bench/1": bench_result,
     "pointsman.replay/1": replay_result,
     "pointsman.calibration/1": calibration_result,
+    PREDICTION_REPORT: prediction_result,
 }
 
 

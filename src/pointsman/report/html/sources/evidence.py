@@ -8,17 +8,21 @@ from pathlib import Path
 
 import msgspec
 
-from pointsman.bench.client.rows import Row, read_rows
+from pointsman.bench.stages.rows import JoinedRow
 from pointsman.core.errors import InputError
 from pointsman.core.files import read_file
-from pointsman.evidence.checking import is_ours
+from pointsman.evidence.checking import MECHANISM, check_file, is_ours, kind_of
 from pointsman.evidence.decision_file import DecisionDocument, GroupDecision
 from pointsman.evidence.decoding import read_envelope, read_object
 from pointsman.evidence.envelope import Envelope, MechanismRun, ServingGroup
 from pointsman.evidence.folder import DECISION_STEM, evidence_files
-from pointsman.evidence.metrics import METRIC_NAMES
+from pointsman.evidence.group import Group, group_of_lesson_file
 from pointsman.report.html.result import AnswerTable, Cell, Column, Result
-from pointsman.report.html.sources.groups import mechanism_runs, run_of_group
+from pointsman.report.html.sources.groups import (
+    mechanism_runs,
+    run_of_group,
+    run_of_other,
+)
 
 _COLUMNS = (
     Column("group"),
@@ -47,6 +51,7 @@ class _Label:
 
     groups: tuple[ServingGroup, ...]
     mechanisms: tuple[MechanismRun, ...]
+    others: tuple[Group, ...]  # with the lesson's fields, written by somebody else
     decision: DecisionDocument | None
     warnings: tuple[str, ...]
 
@@ -56,17 +61,19 @@ def evidence_result(folder: Path, label: str) -> Result:
 
     Raises InputError where it holds none of ours, or one that cannot be read.
     """
-    envelopes, others = _envelopes(folder)
-    if not envelopes:
+    envelopes, others, left_out = _read(folder)
+    if not envelopes and not others:
         raise InputError(
-            f"{folder}: no evidence of pointsman; expected *.json that `pointsman bench` wrote"
+            f"{folder}: no evidence; expected *.json that `pointsman bench` wrote, or any that"
+            " `pointsman evidence check` finds sound"
         )
     found = [_rows(folder, each) for each in envelopes if isinstance(each, ServingGroup)]
     facts = _Label(
         groups=tuple(each for each in envelopes if isinstance(each, ServingGroup)),
         mechanisms=tuple(each for each in envelopes if isinstance(each, MechanismRun)),
+        others=tuple(others),
         decision=_latest_decision(folder),
-        warnings=(*others, *(text for _, texts in found for text in texts)),
+        warnings=(*left_out, *(text for _, texts in found for text in texts)),
     )
     rows = [rows for rows, _ in found]
     decided = {} if facts.decision is None else {g.group: g for g in facts.decision.groups}
@@ -82,25 +89,34 @@ def evidence_result(folder: Path, label: str) -> Result:
                 run_of_group(group, those, decided.get(group.group))
                 for group, those in zip(facts.groups, rows, strict=True)
             ),
+            *map(run_of_other, facts.others),
             *(run for each in facts.mechanisms for run in mechanism_runs(each)),
         ),
     )
 
 
-def _envelopes(folder: Path) -> tuple[list[Envelope], list[str]]:
-    """Ours, and a word for each file that is not."""
-    envelopes, others = [], []
+def _read(folder: Path) -> tuple[list[Envelope], list[Group], list[str]]:
+    """Ours, other people's that are sound, and a word for each file that is neither."""
+    envelopes: list[Envelope] = []
+    others: list[Group] = []
+    left_out: list[str] = []
     for path in evidence_files(folder):
         document = read_object(path)
-        schema = str(document.get("schema"))
-        if is_ours(document) and schema.startswith("pointsman.evidence/"):
+        if not is_ours(document):
+            report = check_file(path)
+            if report.problems or kind_of(document) == MECHANISM:
+                why = report.problems[0].text if report.problems else "is a mechanism run"
+                left_out.append(f"{path.name} is left out: {why}")
+            else:
+                others.append(group_of_lesson_file(document, path, read_file(path)))
+        elif str(document["schema"]).startswith("pointsman.evidence/"):
             envelopes.append(read_envelope(path))
         else:
-            others.append(f"{path.name} is no evidence of pointsman, and is left out")
-    return envelopes, others
+            left_out.append(f"{path.name} is left out: it is {document['schema']}, no evidence")
+    return envelopes, others, left_out
 
 
-def _rows(folder: Path, group: ServingGroup) -> tuple[list[list[Row]], list[str]]:
+def _rows(folder: Path, group: ServingGroup) -> tuple[list[list[JoinedRow]], list[str]]:
     """The rows of every repeat that has a file, and a word for each file that is not there."""
     rows, lost = [], []
     for repeat in group.repeats:
@@ -108,10 +124,21 @@ def _rows(folder: Path, group: ServingGroup) -> tuple[list[list[Row]], list[str]
             continue
         path = folder / repeat.rows.file
         if path.is_file():
-            rows.append([row for row in read_rows(path) if not row.is_warmup])
+            rows.append([row for row in _read_rows(path) if not row.is_warmup])
         else:
             lost.append(f"{repeat.rows.file} of {group.group} is not there: its rows are left out")
     return rows, lost
+
+
+def _read_rows(path: Path) -> list[JoinedRow]:
+    decode = msgspec.json.Decoder(JoinedRow).decode
+    rows = []
+    for number, line in enumerate(read_file(path).splitlines(), start=1):
+        try:
+            rows.append(decode(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} line {number}: {error}; expected a request's row") from None
+    return rows
 
 
 def _latest_decision(folder: Path) -> DecisionDocument | None:
@@ -140,9 +167,10 @@ def _verdict(facts: _Label) -> str:
 
 
 def _tables(facts: _Label, decided: dict[str, GroupDecision]) -> Iterator[AnswerTable]:
-    if facts.groups:
-        rows = tuple(_row(group, decided.get(group.group)) for group in facts.groups)
-        yield AnswerTable("All groups", _COLUMNS, rows)
+    rows = [_row(group, decided.get(group.group)) for group in facts.groups]
+    rows += [_other_row(group, decided.get(group.name)) for group in facts.others]
+    if rows:
+        yield AnswerTable("All groups", _COLUMNS, tuple(rows))
     for each in facts.mechanisms:
         strategies = tuple(
             (row.strategy, row.max_rank_makespan_ms, row.throughput_requests_per_s_proxy)
@@ -152,7 +180,6 @@ def _tables(facts: _Label, decided: dict[str, GroupDecision]) -> Iterator[Answer
 
 
 def _row(group: ServingGroup, decision: GroupDecision | None) -> tuple[Cell, ...]:
-    assert set(_SHOWN) <= set(METRIC_NAMES)
     state = "failed" if group.failure is not None else "-"
     return (
         group.group,
@@ -163,9 +190,23 @@ def _row(group: ServingGroup, decision: GroupDecision | None) -> tuple[Cell, ...
     )
 
 
+def _other_row(group: Group, decision: GroupDecision | None) -> tuple[Cell, ...]:
+    figures: dict[str, float | None] = {str(n): each.value for n, each in group.figures.items()}
+    return (
+        group.name,
+        str(group.shape.policy or "-"),
+        group.shape.replicas,
+        *(figures[name] for name in _SHOWN),
+        "-" if decision is None else decision.decision,
+    )
+
+
 def _basis(facts: _Label) -> Iterator[tuple[str, str]]:
     if facts.groups:
         yield from _group_basis(facts.groups)
+    if facts.others:
+        names = ", ".join(group.file for group in facts.others)
+        yield "Quoted", f"as their writers state them: {names}"
     if facts.mechanisms:
         first = facts.mechanisms[0]
         yield "Mechanism", f"{first.evidence_level}, {first.workload.repeats} repeats"

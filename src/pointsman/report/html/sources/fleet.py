@@ -31,6 +31,7 @@ from pointsman.report.html.sources.decoding import (
     short_names,
     workload_basis,
 )
+from pointsman.report.html.sources.stages import stages_of
 
 _COLUMNS = (
     Column("policy"),
@@ -234,6 +235,7 @@ def _run(result: _Result, name: str, facts: _Document) -> Run:
             name: latency(spread, result.quantiles, name) for name, spread in spreads_of(m).items()
         },
         figures={**figures_of(m), **_with_intervals(result)},
+        stages=stages_of(spreads_of(m)),
         shares=tuple(_shares(result, split)),
         skews={pool: _skews(each) for pool, each in result.skews.items()},
         over_time=result.over_time,

@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pointsman.bench.client.figures import seen_of
-from pointsman.bench.client.rows import Row
+from pointsman.bench.stages.joined import answers_of
+from pointsman.bench.stages.rows import JoinedRow
+from pointsman.bench.stages.served import Served
 from pointsman.evidence.decision_file import GroupDecision
 from pointsman.evidence.envelope import Bounds, MechanismRun, ServingGroup
 from pointsman.evidence.figures import REPORTED
+from pointsman.evidence.group import Group
 from pointsman.evidence.metrics import METRIC_NAMES
 from pointsman.metrics.distribution import quantiles_of
 from pointsman.metrics.latency import Answers, spread_of
 from pointsman.metrics.reasons import ReasonsOverTime, reasons_over_time
 from pointsman.report.html.result import (
     MEASURED,
+    QUOTED,
     SIMULATED,
     Difference,
     Figure,
@@ -27,13 +30,18 @@ from pointsman.report.html.result import (
 )
 from pointsman.workload.workload import Floats
 
-_COLUMNS: dict[str, Callable[[Answers], Floats]] = {
+_COLUMNS: dict[str, Callable[[Answers], Floats | None]] = {
+    "queue_wait_ms": lambda answers: answers.queue_wait_ms,
     "ttft_ms": lambda answers: answers.ttft_ms,
     "tpot_ms": lambda answers: answers.tpot_ms,
     "e2e_ms": lambda answers: answers.e2e_ms,
+    "handoff_ms": lambda answers: _finished(answers, answers.handoff_ms),
+    "decode_wait_ms": lambda answers: _finished(answers, answers.decode_wait_ms),
 }
 
-Repeats = Sequence[Sequence[Row]]
+_SOMEBODY = "a prefill replica"  # which one it is no figure here asks
+
+Repeats = Sequence[Sequence[JoinedRow]]
 
 
 def run_of_group(group: ServingGroup, rows: Repeats, decision: GroupDecision | None) -> Run:
@@ -46,12 +54,24 @@ def run_of_group(group: ServingGroup, rows: Repeats, decision: GroupDecision | N
         policy=layout.policy or "",
         gpus=layout.replicas * layout.tp * layout.pp if level == "real_engine_gpu" else None,
         offered_rps=group.workload.rate_rps,
-        latencies=dict(_latencies(rows)),
+        latencies=dict(_latencies(group, rows)),
+        stages={each.name: each.mean_ms for each in group.stages if each.name != "e2e"},
         figures=_figures(group),
         shares=tuple(_shares(group)),
         reasons=dict(reasons),
         reasons_over_time=_over_time(rows, tuple(reasons)),
         differences=tuple(_differences(decision)),
+    )
+
+
+def run_of_other(group: Group) -> Run:
+    """A group of somebody else's file: its figures as they are stated, without intervals."""
+    figures = {str(name): each.value for name, each in group.figures.items()}
+    return Run(
+        name=group.name,
+        origin=QUOTED,
+        policy=str(group.shape.policy or ""),
+        figures={name: Figure(value) for name, value in figures.items() if value is not None},
     )
 
 
@@ -64,14 +84,20 @@ def mechanism_runs(run: MechanismRun) -> Iterator[Run]:
         yield Run(name=row.strategy, origin=MEASURED, figures={"max_rank_makespan_ms": figure})
 
 
-def _latencies(rows: Repeats) -> Iterator[tuple[str, Latency]]:
+def _latencies(group: ServingGroup, rows: Repeats) -> Iterator[tuple[str, Latency]]:
     """Of all repeats' requests together, as the group's own figures are."""
-    answers = [seen_of(repeat).answers for repeat in rows if repeat]
-    if not answers:
-        return
+    handoff = group.layout.handoff
+    served = Served(None, (), (_SOMEBODY,) if handoff else (), handoff)
+    answers = [answers_of(repeat, served) for repeat in rows if repeat]
     for name, column in _COLUMNS.items():
-        values = np.concatenate([column(each) for each in answers])
-        yield name, Latency(spread_of(values), quantiles_of(values))
+        known = [values for each in answers if (values := column(each)) is not None]
+        values = np.concatenate([*known, np.empty(0)])
+        if not np.isnan(values).all():
+            yield name, Latency(spread_of(values), quantiles_of(values))
+
+
+def _finished(answers: Answers, column: Floats | None) -> Floats | None:
+    return None if column is None else answers.of_finished(column)
 
 
 def _figures(group: ServingGroup) -> dict[str, Figure]:

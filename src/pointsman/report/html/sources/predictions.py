@@ -1,7 +1,4 @@
-"""A simulated and a measured result of one policy, beside one another.
-
-Stages are means, which add up: wait, then prefill (first token less wait), then decode.
-"""
+"""A simulated and a measured result of one policy, beside one another, by figure and stage."""
 
 from __future__ import annotations
 
@@ -33,10 +30,11 @@ def _rule(policy: str) -> str:
 
 
 def _of_pair(predicted: Run, measured: Run) -> Iterator[Prediction]:
-    ours, theirs = _stages(predicted), _stages(measured)
-    for stage in ours:
-        if stage in theirs:
-            yield Prediction(measured.name, stage, "mean", ours[stage], Figure(theirs[stage]))
+    ours, theirs = predicted.stages, measured.stages
+    for name in ours:
+        if name in theirs:
+            stage = f"{name.replace('_', ' ')} stage"
+            yield Prediction(measured.name, stage, "mean", ours[name], Figure(theirs[name]))
     for name, latency in measured.latencies.items():
         other = predicted.latencies.get(name)
         if other is None:
@@ -45,22 +43,3 @@ def _of_pair(predicted: Run, measured: Run) -> Iterator[Prediction]:
             value, seen = getattr(other.spread, figure), getattr(latency.spread, figure)
             if value is not None and seen is not None:
                 yield Prediction(measured.name, TITLES[name], figure, value, Figure(seen))
-
-
-def _stages(run: Run) -> dict[str, float]:
-    """Mean times that follow one another, as far as they are known."""
-    wait, first, whole = (_mean(run, name) for name in ("queue_wait_ms", "ttft_ms", "e2e_ms"))
-    stages = {}
-    if wait is not None and first is not None:
-        stages["prefill"] = first - wait
-    if first is not None and whole is not None:
-        stages["decode"] = whole - first
-    return stages
-
-
-def _mean(run: Run, name: str) -> float | None:
-    latency = run.latencies.get(name)
-    if latency is not None and latency.spread.mean is not None:
-        return latency.spread.mean
-    figure = run.figures.get(name)
-    return None if figure is None else figure.value

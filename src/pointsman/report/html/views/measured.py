@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pointsman.report.html.charts.chart import BAR, Axis, Point, Rows, Series
-from pointsman.report.html.result import MEASURED, Run
+from pointsman.report.html.result import SIMULATED, Run
 from pointsman.report.html.views.view import View
 
 QUESTION = "What was measured, and how far do repeats differ?"
@@ -21,8 +21,8 @@ _CHARTS = (
 
 
 def measured(runs: tuple[Run, ...]) -> View | None:
-    """A chart for each figure that measured groups have; a row a group."""
-    groups = [run for run in runs if run.origin == MEASURED]
+    """A chart for each figure of groups that were measured, or quoted from others; a row each."""
+    groups = [run for run in runs if run.origin != SIMULATED]
     charts = tuple(
         _chart(name, title, unit, having)
         for name, title, unit in _CHARTS

@@ -1,0 +1,120 @@
+"""Groups as they were predicted before they ran, and as they were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from pointsman.report.html.result import AnswerTable, Column, Figure, Prediction, Result
+from pointsman.report.html.sources.decoding import decoded
+
+SCHEMA = "pointsman.prediction_report/1"
+_FIGURES = {
+    "ttft_ms": ("TTFT", "mean"),
+    "tpot_ms": ("TPOT", "mean"),
+    "e2e_ms": ("E2E", "mean"),
+    "p95_ms": ("E2E", "p95"),
+    "p99_ms": ("E2E", "p99"),
+    "queue_wait_ms": ("queue wait", "mean"),
+    "kv_handoff_ms": ("hand-off", "mean"),
+    "throughput_tokens_per_s": ("throughput", "tokens/s"),
+}
+_COLUMNS = (
+    Column("group"),
+    Column("policy"),
+    Column("figure"),
+    Column("predicted"),
+    Column("measured"),
+    Column("from"),
+    Column("to"),
+    Column("error", percent=True),
+)
+
+
+class _FigureError(msgspec.Struct, frozen=True):
+    name: str
+    unit: str
+    predicted: float | None
+    measured: float | None
+    low: float | None
+    high: float | None
+    error: float | None
+
+
+class _StageError(msgspec.Struct, frozen=True):
+    name: str
+    predicted_ms: float | None
+    measured_ms: float | None
+
+
+class _Group(msgspec.Struct, frozen=True):
+    group: str
+    policy: str | None
+    figures: tuple[_FigureError, ...]
+    stages: tuple[_StageError, ...]
+    sentences: tuple[str, ...]
+
+
+class _Agreement(msgspec.Struct, frozen=True):
+    right: int
+    counted: int
+
+
+class _Document(msgspec.Struct, frozen=True):
+    groups: tuple[_Group, ...]
+    in_order: _Agreement
+    not_measured: dict[str, str]
+
+
+def prediction_result(document: Any, label: str) -> Result:
+    """A ``pointsman.prediction_report/1`` document."""
+    facts = decoded(document, _Document, label)
+    order = facts.in_order
+    return Result(
+        label=label,
+        kind="prediction against measurement",
+        verdict=(
+            f"Of {order.counted:,} pairs of figures that the measurement tells apart,"
+            f" {order.right:,} were predicted in the right order."
+        ),
+        tables=(AnswerTable("All figures", _COLUMNS, tuple(_rows(facts))),),
+        basis=(
+            ("Origin", "predicted: simulated before the groups ran; beside it measured"),
+            ("Interval", "of what was measured, over repeats"),
+        ),
+        warnings=tuple(_warnings(facts)),
+        predictions=tuple(_predictions(facts.groups)),
+    )
+
+
+def _predictions(groups: tuple[_Group, ...]) -> Iterator[Prediction]:
+    """Stages first, then the figures that both sides have."""
+    for group in groups:
+        for stage in group.stages:
+            if stage.predicted_ms is not None and stage.measured_ms is not None:
+                name = f"{stage.name.removesuffix('_ms')} stage"
+                measured = Figure(stage.measured_ms)
+                yield Prediction(group.group, name, "mean", stage.predicted_ms, measured)
+        for each in group.figures:
+            if each.predicted is not None and each.measured is not None:
+                measured = Figure(each.measured, each.low, each.high)
+                names = _FIGURES.get(each.name, (each.name, each.unit))
+                is_time = each.unit == "ms"
+                yield Prediction(group.group, *names, each.predicted, measured, is_time)
+
+
+def _rows(facts: _Document) -> Iterator[tuple[str | float | None, ...]]:
+    for group in facts.groups:
+        for each in group.figures:
+            bounds = (each.low, each.high)
+            figure = (each.name, each.predicted, each.measured, *bounds, each.error)
+            yield (group.group, group.policy or "-", *figure)
+
+
+def _warnings(facts: _Document) -> Iterator[str]:
+    for name, why in facts.not_measured.items():
+        yield f"{name} was predicted and not measured: {why}"
+    for group in facts.groups:
+        yield from (f"{group.group}: {sentence}" for sentence in group.sentences)
