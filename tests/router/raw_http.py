@@ -22,10 +22,11 @@ class RawResponse:
 
 
 class RawClient:
-    """One connection."""
+    """One connection; ``host``: whom it asks for."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "test") -> None:
         self.port = port
+        self.host = host
 
     async def __aenter__(self) -> RawClient:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -38,7 +39,7 @@ class RawClient:
     def send(self, method: str, path: str, body=b"", **headers: str) -> None:
         if not isinstance(body, bytes):
             body = json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.1", "host: test", f"content-length: {len(body)}"]
+        lines = [f"{method} {path} HTTP/1.1", f"host: {self.host}", f"content-length: {len(body)}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pointsman.calibrate.agreement import Agreement, agreement
-from pointsman.calibrate.fit import Fit, fit_costs, residuals
+from pointsman.calibrate.fit import TTFT_FLOOR_MS, Fit, fit_costs, residuals
 from pointsman.calibrate.over_time import OverTime, over_time
 from pointsman.calibrate.recording import Recording
 from pointsman.calibrate.repeats import times_of_repeats
@@ -51,24 +51,29 @@ class Calibration:
 
 
 def calibrate(
-    recording: Recording, fit_first: int | None = None, repeats: Sequence[Recording] = ()
+    recording: Recording,
+    fit_first: int | None = None,
+    repeats: Sequence[Recording] = (),
+    ttft_floor_ms: float = TTFT_FLOOR_MS,
 ) -> Calibration:
     """Fit the costs to the times of the first ``fit_first`` requests to arrive, by default all.
 
-    ``repeats`` do not change the costs: they say how much the engine differs from itself. A
-    function of its arguments. Raises InputError for fewer than 5 requests, or more than the
-    recording has, and for a repeat of other requests or another setup.
+    ``repeats`` do not change the costs: they say how much the engine differs from itself. A TTFT
+    counts relative to itself plus ``ttft_floor_ms``. A function of its arguments. Raises InputError
+    for fewer than 5 requests, or more than the recording has, and for a repeat of other requests or
+    another setup.
     """
     fitted = _checked_count(recording, fit_first)
     again = times_of_repeats(recording, repeats)
     sharing = estimate_sharing(recording, fitted)
     shared_blocks = 0.0 if sharing is None else sharing.blocks
-    fit = fit_costs(recording, fitted, shared_blocks)
+    fit = fit_costs(recording, fitted, shared_blocks, ttft_floor_ms)
     simulated = twin_of(recording, shared_blocks, fit.async_scheduling).run(fit.costs)
     rest = slice(fitted, len(recording))
     left = residuals(
         recording.times.rows(slice(fitted)),
         simulated.rows(slice(fitted)),
+        ttft_floor_ms,
     )
     return Calibration(
         recording=recording,

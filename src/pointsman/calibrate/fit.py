@@ -17,7 +17,7 @@ from pointsman.workload.workload import Floats
 # that a different admission moved by seconds do not bend the costs of all others. A TTFT is made of
 # few iterations, and which ones is half chance; E2E and TPOT are sums over hundreds of them.
 _SOFT_TTFT, _SOFT = 0.05, 0.02
-_TTFT_FLOOR_MS = 200.0  # a TTFT counts relative to itself plus this, for short ones are all noise
+TTFT_FLOOR_MS = 200.0  # a TTFT counts relative to itself plus this, for short ones are all noise
 _LEAST_TPOT_MS = 0.1
 
 # One after the other, each from where the last one ended: wide ones step over the many small
@@ -37,12 +37,15 @@ class Fit:
     loss: float
 
 
-def fit_costs(recording: Recording, fit_first: int, shared_blocks: float) -> Fit:
+def fit_costs(
+    recording: Recording, fit_first: int, shared_blocks: float, ttft_floor_ms: float = TTFT_FLOOR_MS
+) -> Fit:
     """The costs with which the first requests' times are met best; where it is not known whether
     scheduling is asynchronous, with or without, whichever meets them better.
 
-    Simulated are the requests that came before the last one of the first ``fit_first`` was
-    finished, for no other can have had an influence.
+    A TTFT counts relative to itself plus ``ttft_floor_ms``. Simulated are the requests that came
+    before the last one of the first ``fit_first`` was finished, for no other can have had an
+    influence.
     """
     recorded = recording.times.rows(slice(fit_first))
     known = recording.setup.async_scheduling
@@ -55,7 +58,8 @@ def fit_costs(recording: Recording, fit_first: int, shared_blocks: float) -> Fit
     for twin in twins:
         expected = _expected(twin, recorded)
         starts = (expected, *_starts(recording, recorded))
-        fits += [_fit(twin, recorded, np.log(start), np.log(expected)) for start in starts]
+        far = _Distance(recorded, ttft_floor_ms)
+        fits += [_fit(twin, far, np.log(start), np.log(expected)) for start in starts]
     return min(fits, key=lambda fit: fit.loss)
 
 
@@ -64,14 +68,25 @@ def _involved(recording: Recording, recorded: Times) -> int:
     return int(np.searchsorted(recording.times.arrival_ms, end_ms, side="right"))
 
 
-def _fit(twin: Twin, recorded: Times, start: Floats, expected: Floats) -> Fit:
-    chosen = slice(recorded.arrival_ms.size)
-    softness = np.full(residuals(recorded, recorded).size, _SOFT)
-    softness[chosen] = _SOFT_TTFT
+@dataclass(frozen=True, slots=True)
+class _Distance:
+    """How far a simulated run is from the first requests recorded."""
 
+    recorded: Times
+    ttft_floor_ms: float
+
+    def __call__(self, simulated: Times) -> float:
+        """A TTFT is softer than what is a sum over many iterations."""
+        chosen = slice(self.recorded.arrival_ms.size)
+        left = residuals(self.recorded, simulated.rows(chosen), self.ttft_floor_ms)
+        softness = np.full(left.size, _SOFT)
+        softness[chosen] = _SOFT_TTFT
+        return _robust(left / softness)
+
+
+def _fit(twin: Twin, far: _Distance, start: Floats, expected: Floats) -> Fit:
     def loss(point: Floats) -> float:
-        left = residuals(recorded, twin.run(_costs(point)).rows(chosen))
-        return _robust(left / softness) + _robust(point - expected)
+        return far(twin.run(_costs(point))) + _robust(point - expected)
 
     found = Minimum(start, loss(start))
     for step in _SIMPLEX_SIZES:
@@ -83,13 +98,13 @@ def _costs(point: Floats) -> IterationCosts:
     return IterationCosts(*np.exp(np.clip(point, *_LOG_RANGE)).tolist())
 
 
-def residuals(recorded: Times, simulated: Times) -> Floats:
+def residuals(recorded: Times, simulated: Times, ttft_floor_ms: float = TTFT_FLOOR_MS) -> Floats:
     """How far the TTFT of each request is off, relatively, then each E2E and TPOT."""
     several = recorded.output_tokens > 1
     tpot = np.maximum(recorded.tpot_ms[several], _LEAST_TPOT_MS)
     ours = np.maximum(simulated.tpot_ms[several], _LEAST_TPOT_MS)
     e2e = np.maximum(recorded.e2e_ms, _LEAST_TPOT_MS)
-    ttft = (simulated.ttft_ms - recorded.ttft_ms) / (recorded.ttft_ms + _TTFT_FLOOR_MS)
+    ttft = (simulated.ttft_ms - recorded.ttft_ms) / (recorded.ttft_ms + ttft_floor_ms)
     return np.concatenate((ttft, np.log(simulated.e2e_ms / e2e), np.log(ours / tpot)))
 
 

@@ -21,7 +21,9 @@ from pointsman.calibrate.gauges import Gauges, read_gauges
 from pointsman.calibrate.setup import EngineSetup, read_setup
 from pointsman.core.errors import InputError, wrong_value
 from pointsman.core.files import read_file
-from pointsman.workload.workload import Floats, Ints, Longs
+from pointsman.sim.conditions import ClosedLoop
+from pointsman.workload.beginning import beginning
+from pointsman.workload.workload import Floats, Ints, Longs, Workload
 
 REQUESTS_FILE = "requests.jsonl"
 META_FILE = "meta.json"
@@ -89,7 +91,11 @@ class Times:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A run, its requests in the order of arrival."""
+    """A run, its requests in the order of arrival.
+
+    ``workload``: the same requests with the blocks of their prompts, where these are known.
+    ``closed_loop``: each came when one before it ended; None: at its own time.
+    """
 
     folder: Path
     setup: EngineSetup
@@ -97,6 +103,8 @@ class Recording:
     times: Times
     gauges: Gauges | None
     arrivals: str  # which times of requests.jsonl are taken as arrivals
+    workload: Workload | None = None
+    closed_loop: ClosedLoop | None = None
 
     def __len__(self) -> int:
         return int(self.prompt_tokens.shape[0])
@@ -104,7 +112,12 @@ class Recording:
     def first(self, count: int) -> Recording:
         """The run with its first so many requests alone."""
         rows = slice(count)
-        return replace(self, prompt_tokens=self.prompt_tokens[rows], times=self.times.rows(rows))
+        return replace(
+            self,
+            prompt_tokens=self.prompt_tokens[rows],
+            times=self.times.rows(rows),
+            workload=None if self.workload is None else beginning(self.workload, count),
+        )
 
     @property
     def output_tokens(self) -> Ints:

@@ -62,6 +62,7 @@ class EngineSetup:
 
     ``kv_blocks`` are those that requests can have, of each core; None where that is not recorded,
     as for ``async_scheduling``. ``lockstep``: the cores start their iterations together.
+    ``shares_late``: as of `Engine`.
     """
 
     max_num_seqs: int
@@ -74,6 +75,7 @@ class EngineSetup:
     reserve_full: bool = True
     async_scheduling: bool | None = None
     lockstep: bool = False
+    shares_late: bool = False
     model: str | None = None
     version: str | None = None
 

@@ -13,6 +13,8 @@ from pointsman.core.compiled import Kernel
 from pointsman.costs.iteration import IterationCosts
 from pointsman.policies.catalogue import POLICIES
 from pointsman.sim.batching import BatchingFleet, Engine, fleet_state, simulate_fleet
+from pointsman.sim.batching_state import Fleet
+from pointsman.sim.conditions import Conditions
 from pointsman.sim.kernels import kernels_for
 from pointsman.sim.knowledge import Signals
 from pointsman.workload.workload import Floats, Workload, workload_of_columns
@@ -34,25 +36,23 @@ class Twin:
 
     def run(self, costs: IterationCosts) -> Times:
         """What would have happened with these costs."""
-        scheduled_ms, first_token_ms, finish_ms = self._run(costs)
-        return Times(
-            self.workload.arrival_ms,
-            np.ascontiguousarray(scheduled_ms),
-            np.ascontiguousarray(first_token_ms),
-            np.ascontiguousarray(finish_ms),
-            self.workload.output_tokens,
-        )
-
-    def _run(self, costs: IterationCosts) -> tuple[Floats, Floats, Floats]:
         fleet = BatchingFleet.of(self._engine(costs), self.recording.setup.engine_cores)
         if self.recording.setup.lockstep:
             state = fleet_state(self.workload, fleet, Signals())
             run_in_lockstep(state)
-            progress, first_token_ms = state.progress, state.flights["first_token_ms"]
-        else:
-            run = simulate_fleet(self.workload, POLICIES[FRONT], fleet)
-            progress, first_token_ms = run.progress, run.first_token_ms
-        return progress["scheduled_ms"], first_token_ms, progress["finish_ms"]
+            return self._times(state, self.workload.arrival_ms)
+        conditions = Conditions(closed_loop=self.recording.closed_loop)
+        run = simulate_fleet(self.workload, POLICIES[FRONT], fleet, conditions)
+        return self._times(run.state, run.arrival_ms)
+
+    def _times(self, state: Fleet, arrival_ms: Floats) -> Times:
+        return Times(
+            arrival_ms,
+            np.ascontiguousarray(state.progress["scheduled_ms"]),
+            np.ascontiguousarray(state.flights["first_token_ms"]),
+            np.ascontiguousarray(state.progress["finish_ms"]),
+            self.workload.output_tokens,
+        )
 
     def _engine(self, costs: IterationCosts) -> Engine:
         setup = self.recording.setup
@@ -64,6 +64,7 @@ class Twin:
             max_num_batched_tokens=setup.max_num_batched_tokens,
             reserve_full=setup.reserve_full,
             async_scheduling=self.async_scheduling,
+            shares_late=setup.shares_late,
         )
 
 
@@ -80,8 +81,11 @@ def kernels_of(setup: EngineSetup) -> tuple[Kernel, ...]:
 
 
 def twin_of(recording: Recording, shared_blocks: float, async_scheduling: bool) -> Twin:
-    """The recording to be replayed, so many leading blocks of its prompts being shared."""
-    return Twin(recording, _workload(recording, shared_blocks), async_scheduling)
+    """The recording to be replayed, so many leading blocks of its prompts being shared where their
+    blocks are not known."""
+    known = recording.workload
+    workload = _workload(recording, shared_blocks) if known is None else known
+    return Twin(recording, workload, async_scheduling)
 
 
 def _workload(recording: Recording, shared_blocks: float) -> Workload:

@@ -14,6 +14,7 @@ from pointsman.cli import options
 if TYPE_CHECKING:
     from pointsman.bench.client.progress import Progress
     from pointsman.bench.experiment import Experiment
+    from pointsman.bench.foretelling import Foretelling
     from pointsman.bench.groups import Bench
     from pointsman.bench.missing import Missing
     from pointsman.bench.run import Outcome
@@ -148,14 +149,20 @@ def _dry(bench: Bench, missing: tuple[Missing, ...]) -> int:
 
 
 def _measured(arguments: argparse.Namespace, bench: Bench) -> int:
+    from pointsman.bench.foretelling import Foretelling
     from pointsman.bench.run import Shown, run
     from pointsman.evidence.folder import new_label_folder
     from pointsman.report.html.page import page_of_label
 
     bench = replace(bench, folder=new_label_folder(arguments.results, arguments.label))
     options.say(f"results are in {bench.folder}; Ctrl-C ends it, and keeps what was measured")
-    outcome = run(bench, Shown(options.say, _Line().show))
-    _tell(bench, outcome)
+    foretelling = None
+    if arguments.predict or arguments.demo:
+        foretelling = Foretelling(bench, options.say)
+    shown = Shown(options.say, _Line().show)
+    after_single = None if foretelling is None else foretelling.after_single
+    outcome = run(bench, shown, after_single)
+    _tell(bench, outcome, foretelling)
     if arguments.report is not None and outcome.files:
         options.write_page(arguments.report, page_of_label(bench.folder, bench.folder.name))
     if outcome.is_interrupted:
@@ -163,19 +170,23 @@ def _measured(arguments: argparse.Namespace, bench: Bench) -> int:
     return 1 if outcome.failures else 0
 
 
-def _tell(bench: Bench, outcome: Outcome) -> None:
-    """The table, and what is decided of the groups."""
+def _tell(bench: Bench, outcome: Outcome, foretelling: Foretelling | None) -> None:
+    """The table, what came true of the predictions, and what is decided of the groups."""
     from pointsman.core.errors import InputError
     from pointsman.evidence.deciding import Choice, decide_files
     from pointsman.evidence.decision_file import write_decision
     from pointsman.evidence.folder import evidence_files
     from pointsman.report.bench import bench_table
     from pointsman.report.measured_decision import decisions_in_short
+    from pointsman.report.prediction import prediction_text
 
     if not outcome.files:
         options.say("nothing was measured")
         return
     sys.stdout.write(bench_table(outcome.files))
+    report = foretelling.report(outcome.files) if foretelling is not None else None
+    if report is not None:
+        sys.stdout.write(f"\n{prediction_text(report, 'table')}")
     try:
         document = decide_files(evidence_files(bench.folder), bench.folder.name, Choice(), _rule())
     except InputError as error:

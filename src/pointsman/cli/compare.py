@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from pointsman.cli import fleet_flags, options, progress
+from pointsman.cli import fleet_flags, options, progress, timelines
+
+if TYPE_CHECKING:
+    from pointsman.workload.workload import Workload
 
 NAME = "compare"
 HELP = "run one workload through several routing policies and say which to take"
@@ -36,10 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_seed(parser)
     options.add_output(parser)
     options.add_report(parser)
+    timelines.add_timeline(parser)
+    timelines.add_gantt(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare; 0."""
+    timelines.check_timeline(arguments)
     if arguments.fleet is not None:
         return _on_fleet(arguments)
     fleet_flags.check_no_fleet_flags(arguments)
@@ -50,10 +57,12 @@ def _one_at_a_time(arguments: argparse.Namespace) -> int:
     from pointsman.comparison.policies import compare_policies
     from pointsman.report.comparison import comparison_text
     from pointsman.report.document import comparison_document
+    from pointsman.report.timeline.simulated import story_of_single
+    from pointsman.sim.fifo import simulate
 
     policies = options.policies_of(arguments.policy or DEFAULT_POLICIES, arguments.slack_ms)
     fleet = options.fleet_of(arguments)
-    workload = options.read_trace(arguments)
+    workload = _read(arguments)
     with progress.steps(len(policies), len(workload)) as begin:
         comparison = compare_policies(
             workload, policies, fleet, arguments.seed, lambda policy: begin(policy.label)
@@ -62,7 +71,22 @@ def _one_at_a_time(arguments: argparse.Namespace) -> int:
     options.deliver(arguments, lambda form: comparison_text(comparison, reading, form))
     name = workload.source.name
     options.deliver_report(arguments, name, lambda: comparison_document(comparison, reading))
+    stories = timelines.Stories(arguments)
+    if stories.are_wanted:  # a run is a function of its arguments: this is the same one
+        for result in comparison.results:
+            stories.add(story_of_single(simulate(workload, result.policy, fleet, arguments.seed)))
+        stories.deliver()
     return 0
+
+
+def _read(arguments: argparse.Namespace) -> Workload:
+    """The workload; refused, before it is simulated, where it is too long for a chart."""
+    from pointsman.report.gantt import check_few_enough
+
+    workload = options.read_trace(arguments)
+    if arguments.gantt:
+        check_few_enough(len(workload))
+    return workload
 
 
 def _on_fleet(arguments: argparse.Namespace) -> int:
@@ -85,14 +109,16 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
     named = options.policies_of(texts, arguments.slack_ms)
     policies = with_objectives(texts, named, objectives)
     description = fleet_flags.described_fleet(arguments, objectives)
+    stories = timelines.Stories(arguments)
     trial = Trial(
         objectives=objectives,
         seed=arguments.seed,
         baseline=arguments.baseline,
         over_time=bool(arguments.over_time or arguments.report),
         own_intervals=arguments.report is not None,
+        on_run=stories.keep,
     )
-    workload = options.read_trace(arguments)
+    workload = _read(arguments)
     progress.announce_compilation(kernels_for(policies, description.conditions))
     with progress.steps(len(policies), len(workload)) as begin:
         comparison = compare_on_fleet(
@@ -105,4 +131,5 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
     options.deliver(arguments, lambda form: fleet_comparison_text(comparison, reading, form))
     name = workload.source.name
     options.deliver_report(arguments, name, lambda: fleet_comparison_document(comparison, reading))
+    stories.deliver([result.policy for result in comparison.results])
     return 0

@@ -23,7 +23,9 @@ from pointsman.cli import (
     bench,
     calibrate,
     compare,
+    completion,
     decide,
+    doctor,
     envoy_config,
     estimate,
     evidence,
@@ -40,6 +42,7 @@ from pointsman.cli import (
 )
 from pointsman.cli.interruptions import interruptions_reach_us
 from pointsman.cli.parser import Parser
+from pointsman.cli.welcome import WELCOME
 from pointsman.core.errors import PointsmanError
 
 COMMANDS: tuple[ModuleType, ...] = (
@@ -59,6 +62,8 @@ COMMANDS: tuple[ModuleType, ...] = (
     bench,
     mechanism,
     init,
+    doctor,
+    completion,
 )
 
 EXIT_INTERNAL = 70
@@ -73,7 +78,8 @@ DESCRIPTION = (
 EXIT_CODES = f"""\
 exit codes:
   0    done
-  1    the machine refused (a file, a port), or a replay disagrees with its log
+  1    the machine refused (a file, a port), a replay disagrees with its log, or doctor --strict
+       found something essential that is broken
   2    usage or input, or a file that evidence check finds unsound
   3    the verdict is reject, under decide --gate
   {EXIT_INTERNAL}   a bug in pointsman
@@ -101,9 +107,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the process's exit code."""
+    """Run one command; the process's exit code. Without a word it says where to begin."""
     _prepare_streams()
+    argv = sys.argv[1:] if argv is None else argv
     try:
+        if not argv:
+            print(WELCOME, end="", flush=True)
+            return 0
         arguments = build_parser().parse_args(argv)
         options.check_outputs(arguments)
         with interruptions_reach_us():

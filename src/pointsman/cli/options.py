@@ -260,7 +260,7 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     """Refuse files that cannot be written, before the work whose result goes there."""
     from pointsman.core.files import check_can_write
 
-    for name in ("output", "report", "cost_file"):
+    for name in ("output", "report", "cost_file", "timeline"):
         path = getattr(arguments, name, None)
         if path is not None:
             check_can_write(path)

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="where to listen for /health, /ready and /metrics, over HTTP",
     )
-    parser.set_defaults(listen=DEFAULT_LISTEN, hold_requests=0)
+    parser.set_defaults(listen=DEFAULT_LISTEN, hold_requests=0, ui=False, ui_hosts=None)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pointsman.cli import fleet_flags, options, progress
+from pointsman.cli import fleet_flags, options, progress, timelines
 from pointsman.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_seed(parser)
     options.add_output(parser)
     options.add_report(parser)
+    timelines.add_timeline(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,19 +57,25 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.policies.catalogue import policy_named
     from pointsman.replay.replay import replay_other, replay_same
     from pointsman.report.replay import replay_document, replay_text
+    from pointsman.report.timeline.recorded import story_of_log
 
     _check_flags(arguments)
+    timelines.check_timeline(arguments)
     other = policy_named(arguments.policy) if arguments.policy else None
     for path in arguments.logs:
         check_is_file(path)
     log = read_log(*arguments.logs)
     result = replay_same(log) if other is None else replay_other(log, other)
+    stories = timelines.Stories(arguments)
+    if stories.are_wanted:
+        stories.add(story_of_log(log, f"recorded: {result.recorded_policy}"))
     effect = None
     if other is not None and arguments.fleet is not None:
-        effect = _effect(arguments, log, other)
+        effect = _effect(arguments, log, other, stories)
     options.deliver(arguments, lambda form: replay_text(result, form, effect))
     name = arguments.logs[0].name
     options.deliver_report(arguments, name, lambda: replay_document(result, effect))
+    stories.deliver()
     return EXIT_DIFFERS if other is None and result.differences else 0
 
 
@@ -83,7 +90,9 @@ def _check_flags(arguments: argparse.Namespace) -> None:
         raise InputError("--fleet does not go with csv; expected json or table")
 
 
-def _effect(arguments: argparse.Namespace, log: Log, other: Policy) -> FleetComparison:
+def _effect(
+    arguments: argparse.Namespace, log: Log, other: Policy, stories: timelines.Stories
+) -> FleetComparison:
     """Both policies on the log's requests, on the fleet that the flags describe."""
     from pointsman.comparison.fleets import Trial, compare_on_fleet
     from pointsman.fleet.objectives import with_objectives
@@ -101,6 +110,7 @@ def _effect(arguments: argparse.Namespace, log: Log, other: Policy) -> FleetComp
         baseline=arguments.baseline or recorded.label,
         over_time=bool(arguments.over_time or arguments.report),
         own_intervals=arguments.report is not None,
+        on_run=stories.keep,
     )
     workload = workload_of(log)
     progress.announce_compilation(kernels_for(policies, description.conditions))

@@ -22,6 +22,7 @@ from pointsman.cli.log_flags import add_log, rotation_of
 from pointsman.cli.pair_flags import FLAGS, add_pairs, handoff_of, replicas_by_role
 from pointsman.cli.resilience_flags import add_resilience, resilience_of
 from pointsman.cli.serve_config import ServeConfig
+from pointsman.cli.ui_flags import add_ui, ui_of
 from pointsman.core.checks import check_integer
 from pointsman.core.errors import InputError, wrong_value
 
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_edge(parser)
     add_resilience(parser)
     add_admin(parser)
+    add_ui(parser)
 
 
 def add_routing(parser: argparse.ArgumentParser) -> None:
@@ -241,6 +243,7 @@ def _settings(arguments: argparse.Namespace) -> RouterSettings:
         kv_events=kv_settings_of(replicas, arguments.config),
         names=names,
         admin=_admin_of(arguments),
+        ui=ui_of(arguments, host),
         handoff=handoff_of(arguments, replicas),
     )
 

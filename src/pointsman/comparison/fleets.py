@@ -35,7 +35,8 @@ class Trial:
     """What the policies are held against, and the seed of all draws.
 
     ``baseline`` is the name or label of one of them; None takes the best. ``over_time`` keeps
-    samples of every replica, ``own_intervals`` those of figures that stand alone.
+    samples of every replica, ``own_intervals`` intervals of figures that stand alone. ``on_run``
+    gets each policy's run before it is let go.
     """
 
     objectives: Objectives | None = None
@@ -43,6 +44,7 @@ class Trial:
     baseline: str | None = None
     over_time: bool = False
     own_intervals: bool = False
+    on_run: Callable[[FleetRun], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def compare_on_fleet(
     for policy in policies:
         on_policy(policy)
         run = simulate_fleet(workload, policy, fleet, description.conditions, trial.seed)
+        trial.on_run(run)
         name = _short_name(policy, policies)
         results.append(_result(run, name, description.gpus, trial))
         asked.append(asked_of_groups(run, description))

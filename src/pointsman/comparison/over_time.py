@@ -36,7 +36,8 @@ class OverTime:
 def over_time_of(run: FleetRun) -> OverTime:
     """The samples that the run took of each replica, evenly thinned."""
     step_ms, samples = even_samples(run.state)
-    stride = max(1, math.ceil(samples.shape[1] / MOST_SAMPLES))
+    whole = max(1, round(1000.0 / step_ms))  # steps of a second or less
+    stride = whole * max(1, math.ceil(samples.shape[1] / whole / MOST_SAMPLES))
     kept = samples[:, ::stride].astype(np.float64)
     return OverTime(
         step_ms=step_ms * stride,

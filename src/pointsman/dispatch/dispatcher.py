@@ -46,7 +46,9 @@ from pointsman.policies.policy import RANDOM, Policy, View
 class DecisionSink(Protocol):
     """Where choices and outcomes are kept."""
 
-    lost_lines: int
+    @property
+    def lost_lines(self) -> int:
+        """Lines that could not be kept."""
 
     def write(self, line: Event) -> None:
         """Take one line."""

@@ -10,10 +10,12 @@ from typing import Any
 
 from pointsman.core.errors import InputError, unknown_name
 from pointsman.core.files import read_file
+from pointsman.evidence.best import best_of
 from pointsman.evidence.checking import MECHANISM, check_file, is_ours, kind_of
 from pointsman.evidence.comparable import check_vary, compare_facts
 from pointsman.evidence.decision_file import (
     DECISION_SCHEMA,
+    Best,
     DecisionDocument,
     GroupDecision,
     MechanismDecision,
@@ -31,7 +33,7 @@ from pointsman.evidence.group import (
 from pointsman.evidence.judging import Rule, judge
 from pointsman.evidence.mechanism_verdict import NEXT, judge_mechanism
 from pointsman.evidence.mechanism_view import strategies_of
-from pointsman.verdict.decide import NEXT_ACTIONS, REJECT, TUNE
+from pointsman.verdict.decide import ACCEPT, NEXT_ACTIONS, REJECT, TUNE
 
 SCOPE = {
     "simulation": "a simulation: it ranks candidates and measures nothing",
@@ -76,6 +78,7 @@ def decide_files(files: Sequence[Path], label: str, choice: Choice, rule: Rule) 
         )
     if len(groups) == 1:
         not_compared.append(f"{groups[0].file}: is the only group")
+    decided = _decide_groups(groups, label, choice, rule) if len(groups) > 1 else ()
     return DecisionDocument(
         schema=DECISION_SCHEMA,
         pointsman=our_version(),
@@ -83,10 +86,18 @@ def decide_files(files: Sequence[Path], label: str, choice: Choice, rule: Rule) 
         level=rule.level,
         max_imbalance_ratio=rule.limits.max_imbalance_ratio,
         max_comm_ratio=rule.limits.max_comm_ratio,
-        groups=_decide_groups(groups, label, choice, rule) if len(groups) > 1 else (),
+        groups=decided,
         mechanisms=tuple(_decide_mechanism(each, rule) for each in mechanisms),
         not_compared=tuple(not_compared),
+        best=_best(groups, decided, rule),
     )
+
+
+def _best(groups: list[Group], decided: Sequence[GroupDecision], rule: Rule) -> Best | None:
+    accepted = {each.group for each in decided if each.decision == ACCEPT}
+    times = {each.time for each in decided if each.decision == ACCEPT}
+    time = "e2e_ms" if len(times) != 1 else str(*times)
+    return best_of([group for group in groups if group.name in accepted], time, rule.level)
 
 
 def _read(files: Sequence[Path]) -> tuple[list[Group], list[Mechanism], list[str]]:

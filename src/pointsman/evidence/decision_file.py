@@ -58,6 +58,15 @@ class MechanismDecision(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
+class Best(msgspec.Struct, frozen=True, kw_only=True):
+    """Of several accepted groups the one of the least time, and the one that comes next."""
+
+    group: str
+    next: str
+    is_told_apart: bool
+    reason: str
+
+
 class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     """All decisions of one label."""
 
@@ -70,6 +79,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupDecision, ...]
     mechanisms: tuple[MechanismDecision, ...]
     not_compared: tuple[str, ...]  # files, each with the reason
+    best: Best | None = None  # None: fewer than two were accepted
 
     @property
     def decisions(self) -> tuple[str, ...]:

@@ -251,4 +251,18 @@ def _remarks(envelope: ServingGroup) -> tuple[str, ...]:
         remarks.append(f"{lost:,} of {envelope.statuses.offered:,} requests did not finish")
     if any(repeat.cache != "reset" for repeat in envelope.repeats):
         remarks.append("caches were not reset before each repeat")
-    return tuple(remarks)
+    return (*remarks, *_shared_cores(envelope))
+
+
+def _shared_cores(envelope: ServingGroup) -> tuple[str, ...]:
+    """On CPUs the router and the client take what the engines could have."""
+    layout, cores = envelope.layout, envelope.hardware.cores
+    ranks = layout.replicas * layout.tp * layout.pp
+    others = ["the client"] if layout.policy is None else ["the router", "the client"]
+    if envelope.evidence_level != "real_engine_cpu" or ranks + len(others) <= cores:
+        return ()
+    names = " and ".join(others)
+    return (
+        f"{ranks} engine processes, {names} share {cores} cores: what they take from each other"
+        " is in every figure",
+    )

@@ -28,14 +28,14 @@ def measured_decision_text(document: DecisionDocument, form: str) -> str:
     blocks = [_group(group, document.level) for group in document.groups]
     blocks += [_mechanism(each) for each in document.mechanisms]
     left_out = "".join(wrapped(f"not compared: {text}") for text in document.not_compared)
-    return "\n".join(blocks) + left_out
+    return "\n".join(blocks) + _best(document) + left_out
 
 
 def decisions_in_short(document: DecisionDocument) -> str:
     """A paragraph a decision, without its figures."""
     groups = [f"{each.group} against {each.baseline}\n{_ending(each)}" for each in document.groups]
     mechanisms = [f"{each.file}\n{_ending(each)}" for each in document.mechanisms]
-    return "\n".join(groups + mechanisms)
+    return "\n".join(groups + mechanisms) + _best(document)
 
 
 def _group(group: GroupDecision, level: float) -> str:
@@ -54,6 +54,14 @@ def _mechanism(each: MechanismDecision) -> str:
     if each.checks:
         text += _checks(each.checks) + "\n"
     return text + _ending(each)
+
+
+def _best(document: DecisionDocument) -> str:
+    best = document.best
+    if best is None:
+        return ""
+    leads = f"the best of those accepted: {best.group}, before {best.next}"
+    return "\n" + wrapped(f"{leads}: {best.reason}")
 
 
 def _ending(each: GroupDecision | MechanismDecision) -> str:

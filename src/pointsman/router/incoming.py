@@ -32,6 +32,9 @@ ALIVE = report({"status": "ok"})
 # Anybody may ask whether the router is alive, and whether it is ready; no more than that.
 HEALTH = b"/health"
 READY = b"/ready"
+UI = (
+    b"/ui"  # the page itself, which says nothing of anything: what it shows is asked for with a key
+)
 OUR_PREFIX = b"x-pointsman-"  # what we say of a request; nobody says it to us
 
 _NO_UPGRADE = all_but()  # all that only concerns the connection, the wish for an upgrade too
@@ -153,7 +156,7 @@ class Incoming:
 
     def _refusal_of_stranger(self, stranger: Answer) -> Answer | None:
         is_probe = self._parser.get_method() in (b"GET", b"HEAD")
-        if not (is_probe and self._target in (HEALTH, READY)):
+        if not (is_probe and self._target in (HEALTH, READY, UI)):
             return stranger
         return ALIVE if self._target == HEALTH else None
 

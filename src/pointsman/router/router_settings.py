@@ -33,6 +33,7 @@ from pointsman.router.reloading import ConfigSource
 from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.sessions import Sessions
 from pointsman.router.settings import Resilience
+from pointsman.router.ui.access import UiSettings
 from pointsman.router.upstream import ReplicaAddress
 
 
@@ -83,6 +84,7 @@ class RouterSettings:
     config: ConfigSource | None = None
     tls: ssl.SSLContext | None = None
     admin: AdminSettings | None = None
+    ui: UiSettings | None = None  # None: the live page is not offered
     scrape: ScrapeSettings | None = None  # None: engines are not asked for their metrics
     kv_events: KvSettings | None = None  # None: no engine's are followed
     names: Names | None = None  # None: no replicas are looked up; those found are among the others

@@ -42,6 +42,7 @@ from pointsman.router.replica_options import ReplicaOptions
 from pointsman.router.roster import Roster
 from pointsman.router.router_settings import RouterSettings, head_of
 from pointsman.router.status import OwnPages
+from pointsman.router.ui.live_page import LivePage
 
 FLUSH_S = 0.5
 # So many more replicas find room in the index of prefixes before it is written anew with more.
@@ -103,9 +104,11 @@ class Router:
             settings.kv_events, self.dispatcher, self.counters.ended[OK].__getitem__, complain
         )
         self.engines = Engines(self.dispatcher, settings.scrape, complain, following)
-        self.pages = OwnPages(
-            self.admission, self.engines, self.counters, pairing.counters if pairing else None
-        )
+        self.live: LivePage | None = None
+        if settings.ui is not None:
+            self.live = LivePage(self.admission, self.engines, settings.ui)
+        hand_offs = None if pairing is None else pairing.counters
+        self.pages = OwnPages(self.admission, self.engines, self.counters, hand_offs, self.live)
         self._exchange = Exchange(
             self.admission, self.reader, self.models, self.pages, settings.resilience.retries
         )
@@ -209,6 +212,8 @@ class Router:
             self._reloading.stop()
         if self._discovery is not None:
             self._discovery.stop()
+        if self.live is not None:
+            self.live.close()
         self._prober.stop()
         self.models.close()
         await self.engines.close()

@@ -1,5 +1,5 @@
 """What the router says of itself: ``/health``, for people, ``/ready``, for load balancers, and
-``/metrics``, for Prometheus."""
+``/metrics``, for Prometheus; ``/ui`` is the live page."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from pointsman.router.prometheus.page import ReplicaState, RouterState, page
 from pointsman.router.prometheus.pair_counters import PairCounters
 from pointsman.router.prometheus.text import CONTENT_TYPE
 from pointsman.router.replica_options import PREFILL
+from pointsman.router.ui.live_page import UI_PATHS, LivePage
 
 HEALTH = "/health"
 READY = "/ready"
 METRICS = "/metrics"
-OWN_PATHS = frozenset((HEALTH, READY, METRICS))
+OWN_PATHS = frozenset((HEALTH, READY, METRICS)) | UI_PATHS
+
+NOT_OFFERED = refusal(404, "the live page is not offered here; see --ui", "not_found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class OwnPages:
     engines: Engines
     counters: RouterCounters
     pairs: PairCounters | None = None
+    live: LivePage | None = None  # None: it is not offered
 
     def answer(self, request: ClientRequest) -> Answer | None:
         """The answer to a request of one of these pages; None for any other."""
@@ -44,13 +48,15 @@ class OwnPages:
             return readiness_of(self.admission.membership)
         if path == METRICS and request.method in (b"GET", b"HEAD"):
             return self._metrics()
+        if path in UI_PATHS:
+            return NOT_OFFERED if self.live is None else self.live.answer(request)
         return None
 
     async def serve(self, request: ClientRequest, client: ClientConnection) -> None:
         """Answer whoever may ask for these pages alone."""
         answer = self.answer(request)
         if answer is None:
-            known = ", ".join(sorted(OWN_PATHS))
+            known = ", ".join(sorted(OWN_PATHS - UI_PATHS))
             answer = refusal(404, f"no such page; expected one of {known}", "not_found")
         client.answer(request, answer)
 

@@ -107,7 +107,7 @@ def replica_address(url: str, where: str = "--replica") -> ReplicaAddress:
         raise wrong from None
     if parts.scheme != "http" or not host or not port:
         raise wrong
-    if parts.username or parts.query or parts.fragment:
+    if parts.username or parts.password or parts.query or parts.fragment:
         raise wrong
     return ReplicaAddress(url.rstrip("/"), host, port, base)
 

@@ -250,4 +250,5 @@ def receive(fleet: Fleet, r: int, i: int, now_ms: float) -> None:
     fleet.replicas[r].receiving -= 1
     fleet.progress[i].received_ms = now_ms
     _run(fleet, r, i, prompt - 1)
-    name_blocks(fleet, r, i, 0, prompt // fleet.engines[r].block_size)
+    if fleet.engines[r].shares_late == 0:
+        name_blocks(fleet, r, i, 0, prompt // fleet.engines[r].block_size)

@@ -33,6 +33,8 @@ class Engine:
     its tokens fit (``scheduler_reserve_full_isl`` of vLLM 0.19). ``async_scheduling``: an arrival
     during an iteration is seen one iteration later. ``max_model_len``: tokens of prompt and output
     together. ``by_priority``: the lowest ``priority`` goes first, and is preempted last.
+    ``shares_late``: others find what a request computed once it has ended, as in llama.cpp, whose
+    slots share nothing while they run.
     """
 
     costs: IterationCosts
@@ -44,6 +46,7 @@ class Engine:
     async_scheduling: bool = False
     max_model_len: int = MAX_MODEL_LEN
     by_priority: bool = False
+    shares_late: bool = False
 
     def __post_init__(self) -> None:
         for name in ENGINE_LIMITS:
@@ -78,10 +81,15 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class BatchingFleet:
-    """Replicas, alike or not; the cache's block size is the same on all."""
+    """Replicas, alike or not; the cache's block size is the same on all.
+
+    ``keeps_answers``: the next turn of a session sends back what the engine generated; without, as
+    from a client whose answers are text of its own, only prompts are hit.
+    """
 
     engines: tuple[Engine, ...]
     split: Split | None = None
+    keeps_answers: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.engines) <= MAX_REPLICAS:

@@ -140,7 +140,7 @@ def _questions(workload: Workload, fleet: BatchingFleet) -> tuple[Records, Ints]
     lacking = np.flatnonzero((workload.prompt_tokens < 1) | (workload.output_tokens < 1))
     if lacking.size:
         raise _too_short(workload, int(lacking[0]), lacking.size)
-    chains = cache_chains(workload, fleet.engines[0].block_size)
+    chains = cache_chains(workload, fleet.engines[0].block_size, fleet.keeps_answers)
     questions = np.zeros(len(workload), dtype=QUESTION)
     questions["arrival_ms"] = workload.arrival_ms
     questions["chain_start"] = chains.start
@@ -171,7 +171,7 @@ def _engines(fleet: BatchingFleet) -> Records:
     for r, engine in enumerate(fleet.engines):
         for name in IterationCosts.__struct_fields__:
             engines[name][r] = getattr(engine.costs, name)
-        for name in (*ENGINE_LIMITS[1:], "reserve_full", "by_priority"):
+        for name in (*ENGINE_LIMITS[1:], "reserve_full", "by_priority", "shares_late"):
             engines[name][r] = getattr(engine, name)
         engines["see_late"][r] = engine.async_scheduling
     return engines

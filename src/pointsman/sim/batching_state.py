@@ -25,6 +25,7 @@ ENGINE_MODEL = "vllm-v1"
 NONE = -1
 EVICTED = -2
 SAMPLES = 512
+FINEST_STEP_S = 1 / 1024
 UNSENT, WAITING, RUNNING, FINISHED, REJECTED, FAILED, RECEIVING, HANDED_OVER = range(8)
 
 # Why a request is rejected or failed.
@@ -64,6 +65,7 @@ ENGINE = np.dtype(  # how a replica is set; costs in ms: docs/simulator.md
         ("reserve_full", np.int32),  # 1: admit only where all tokens fit
         ("see_late", np.int32),  # 1: an arrival during an iteration is seen one start later
         ("by_priority", np.int32),  # 1: the lowest priority first, not first come first served
+        ("shares_late", np.int32),  # 1: others find what a request computed once it has ended
     ],
     align=True,
 )
@@ -259,10 +261,14 @@ def _idle_replicas(capacities: Grid, seats: int) -> Records:
 
 
 def _first_steps(questions: Records, count: int) -> Records:
-    """Steps of a second or more, with which the arrivals fill half of the samples."""
-    span_ms = float(questions["arrival_ms"].max(initial=0.0))
+    """Whole seconds, with which the arrivals fill half of the samples; where they come within too
+    short a time for that, a second halved until they do, down to some ms."""
+    span_s = float(questions["arrival_ms"].max(initial=0.0)) / 1000.0
+    step_s = float(max(1, math.ceil(span_s / (SAMPLES // 2))))
+    while FINEST_STEP_S < step_s <= 1.0 and span_s <= step_s / 2 * (SAMPLES // 2):
+        step_s /= 2
     steps = np.zeros(count, dtype=STEP)
-    steps["step_ms"] = 1000.0 * max(1, math.ceil(span_ms / 1000.0 / (SAMPLES // 2)))
+    steps["step_ms"] = 1000.0 * step_s
     return steps
 
 

@@ -25,8 +25,9 @@ class CacheChains(NamedTuple):
     blocks: Ints
 
 
-def cache_chains(workload: Workload, block_size: int) -> CacheChains:
-    """Re-block the chains by token position and let the next turn of a session name answers.
+def cache_chains(workload: Workload, block_size: int, names_answers: bool = True) -> CacheChains:
+    """Re-block the chains by token position and let the next turn of a session name answers,
+    unless it sends none back.
 
     A prefix key is taken as that many blocks of its own. Raises InputError where the trace's block
     size is neither a multiple nor a divisor of ``block_size``.
@@ -35,7 +36,7 @@ def cache_chains(workload: Workload, block_size: int) -> CacheChains:
     lengths = np.diff(starts)
     prompt = np.minimum(lengths, np.maximum(workload.prompt_tokens, 0) // block_size)
     begin, known = starts[:-1].copy(), prompt.astype(np.int64)
-    if workload.session_count and blocks.size:
+    if names_answers and workload.session_count and blocks.size:
         totals = np.maximum(workload.prompt_tokens, 0) + np.maximum(workload.output_tokens, 0)
         filled = totals.astype(np.int64) // block_size
         next_turn = _next_turns(workload.session)

@@ -133,7 +133,7 @@ def finish_stretch(fleet: Fleet, r: int) -> None:
             after = before + request.chunk
             request.chunk = 0
             request.computed = after + repeats
-            name_blocks(fleet, r, i, before // size, (after + repeats) // size)
+            _name_filled(fleet, r, i, before // size, (after + repeats) // size)
             if after == total:
                 if np.isnan(flight.first_token_ms):
                     count_first_token(known, own, i, question.prompt_tokens, now_ms)
@@ -192,10 +192,19 @@ def _count_work(fleet: Fleet, r: int) -> None:
 
 
 @inner_inlined
+def _name_filled(fleet: Fleet, r: int, i: int, first: int, last: int) -> None:
+    """Others find these blocks of the request from now on, unless its end is waited for."""
+    if fleet.engines[r].shares_late == 0:
+        name_blocks(fleet, r, i, first, last)
+
+
+@inner_inlined
 def _finish(fleet: Fleet, r: int, i: int, now_ms: float) -> None:
     """The request is done there. A prefill by itself keeps its blocks until they are fetched."""
     request = fleet.progress[i]
     request.finish_ms = now_ms
+    if fleet.engines[r].shares_late == 1:
+        name_blocks(fleet, r, i, 0, request.computed // fleet.engines[r].block_size)
     end_account(fleet, r, i)
     if fleet.questions[i].decode_row == NONE:
         request.status = FINISHED

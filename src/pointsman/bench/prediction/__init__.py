@@ -1,0 +1,1 @@
+"""What groups of an experiment will measure, said before they run, and held against it after."""

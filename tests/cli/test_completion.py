@@ -1,0 +1,154 @@
+"""Completion, asked of the shells themselves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pointsman.cli.completion import SHELLS
+from pointsman.cli.completion_words import command_tree
+from pointsman.cli.main import COMMANDS, build_parser, main
+from pointsman.policies.catalogue import POLICIES
+
+# What is asked of every shell: the line so far, and what it has to offer among other things.
+OFFERED = [
+    ("pointsman comp", {"compare", "completion"}),
+    ("pointsman trace ", {"info", "convert", "generate"}),
+    ("pointsman compare --time", {"--time-unit", "--timeline"}),
+    ("pointsman compare x.jsonl --format ", {"table", "json", "csv"}),
+    ("pointsman compare x.jsonl --format j", {"json"}),
+    ("pointsman trace generate --zipf", {"--zipf-exponent"}),
+    ("pointsman compare --policy locality_", {"locality_aware", "locality_auto"}),
+    ("pointsman completion z", {"zsh"}),
+    ("pointsman compare here", {"here.jsonl"}),
+    ("pointsman compare --output here", {"here.jsonl"}),
+]
+
+# And what it must not: a number has no words, a flag of another command is none of this one.
+NOT_OFFERED = [
+    ("pointsman compare --seed ", {"compare", "--seed", "here.jsonl", "table"}),
+    ("pointsman trace info --zipf", {"--zipf-exponent"}),
+    ("pointsman compare ", {"compare", "plan"}),
+]
+
+_BASH = """
+source "$1"
+COMP_LINE=$2 COMP_POINT=${#2}
+COMP_WORDS=($2)
+[[ $2 == *" " ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_pointsman
+printf "%s\\n" "${COMPREPLY[@]}"
+"""
+
+# The shell's own machinery stands outside; what is offered to it is printed.
+_ZSH = """
+compdef() { : }
+compset() { : }
+compadd() { shift; print -l -- "$@" }
+_files() { print -l -- *(N) }
+source "$1"
+words=(${=2})
+[[ $2 == *" " ]] && words+=("")
+CURRENT=${#words}
+_pointsman
+"""
+
+_FISH = 'source $argv[1]; complete -C "$argv[2]"'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The scripts, and a file that can be named."""
+    folder = tmp_path_factory.mktemp("scripts")
+    for shell in SHELLS:
+        (folder / shell).write_text(printed(shell))
+    (folder / "here.jsonl").write_text("")
+    return folder
+
+
+def printed(shell: str) -> str:
+    from pointsman.cli.completion import _known_names
+    from pointsman.cli.completion_scripts import script_for
+
+    return script_for(shell, command_tree(build_parser(), _known_names()))
+
+
+def offered(shell: str, folder: Path, line: str) -> set[str]:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    command = {
+        "bash": [program, "--norc", "-c", _BASH, "bash"],
+        "zsh": [program, "-f", "-c", _ZSH, "zsh"],
+        "fish": [program, "--no-config", "-c", _FISH],
+    }[shell]
+    done = subprocess.run(
+        [*command, f"./{shell}", line], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    words = [each.partition("\t")[0] for each in done.stdout.splitlines() if each]
+    last = line.rpartition(" ")[2]
+    return {word for word in words if word.startswith(last)}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("line", "words"), OFFERED)
+def test_a_shell_offers_what_can_stand_there(shell, folder, line, words):
+    assert words <= offered(shell, folder, line)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("line", "words"), NOT_OFFERED)
+def test_a_shell_offers_nothing_that_cannot(shell, folder, line, words):
+    assert not words & offered(shell, folder, line)
+
+
+def test_bash_completes_a_value_behind_an_equals_sign(folder):
+    """Which is a word of its own to bash."""
+    assert offered("bash", folder, "pointsman compare --format = j") == {"json"}
+    assert "table" in offered("bash", folder, "pointsman compare --format = ")
+
+
+def test_bash_takes_names_of_files_with_blanks_whole(folder):
+    (folder / "with a blank.jsonl").write_text("")
+    assert "with a blank.jsonl" in offered("bash", folder, "pointsman compare with")
+
+
+def test_an_interactive_bash_has_it_for_the_command(folder):
+    program = shutil.which("bash")
+    done = subprocess.run(
+        [program, "--norc", "-c", "source ./bash; complete -p pointsman"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "complete -F _pointsman pointsman\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_command_and_flag_is_in_the_script(shell):
+    script = printed(shell)
+    tree = command_tree(build_parser(), {})
+    assert {command.words[0] for command in tree.below} == {module.NAME for module in COMMANDS}
+    for command in tree.all():
+        assert command.path in script
+        for flag in command.flags:
+            assert all(name.lstrip("-") in script for name in flag.names)
+    assert all(name in script for name in POLICIES)
+
+
+def test_the_command_prints_the_script(capsys):
+    assert main(["completion", "bash"]) == 0
+    assert capsys.readouterr().out == printed("bash")
+
+
+def test_another_shell_is_a_usage_error_that_names_ours(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["completion", "tcsh"])
+    assert caught.value.code == 2
+    assert "'bash', 'zsh', 'fish'" in capsys.readouterr().err
