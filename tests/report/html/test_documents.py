@@ -132,10 +132,13 @@ PREDICTION = {
             "stages": [
                 {"name": "decode_ms", "predicted_ms": 30.0, "measured_ms": 40.0, "off_ms": -10.0}
             ],
+            "predicted_cached_fraction": None,
+            "measured_cached_fraction": None,
             "sentences": ["mean TTFT is off"],
         }
     ],
-    "in_order": {"right": 3, "counted": 4},
+    "ranking": {},
+    "in_order": {"right": 3, "counted": 4, "overlapping": 1, "without_interval": 0, "wrong": []},
     "not_measured": {"g2": "it did not run"},
 }
 

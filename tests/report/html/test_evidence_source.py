@@ -6,6 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from pointsman.bench.foretelling import REPORT
+from pointsman.bench.prediction.ranking import Agreement
+from pointsman.bench.prediction.report import FigureError, GroupReport, PredictionReport
 from pointsman.bench.stages.rows import JoinedRow
 from pointsman.core.errors import InputError
 from pointsman.evidence.deciding import Choice, decide_files
@@ -165,6 +168,44 @@ def test_differences_to_the_baseline_have_their_intervals(label):
     assert by_name["ttft_ms"].interval.value == -205.0
     assert by_name["ttft_ms"].against == "g0_single_replica"
     assert "kv_handoff_ms" not in by_name
+
+
+def test_what_was_predicted_before_the_groups_ran_stands_beside_them(label):
+    figure = FigureError(
+        name="ttft_ms",
+        unit="ms",
+        predicted=246.0,
+        measured=205.0,
+        low=None,
+        high=None,
+        error=0.2,
+        is_inside=None,
+        reason=None,
+    )
+    group = GroupReport(
+        group="g1_multi_replica",
+        policy="fewest_misses",
+        is_fitted=False,
+        figures=(figure,),
+        stages=(),
+        predicted_cached_fraction=None,
+        measured_cached_fraction=None,
+        sentences=("mean TTFT is predicted 20.0% above",),
+    )
+    nothing = Agreement(right=0, counted=0, overlapping=0, without_interval=0, wrong=())
+    report = PredictionReport(
+        schema="pointsman.prediction_report/1",
+        tolerance=0.1,
+        groups=(group,),
+        ranking={},
+        in_order=nothing,
+        not_measured={},
+    )
+    (label / REPORT).parent.mkdir()
+    (label / REPORT).write_bytes(msgspec.json.encode(report))
+    result = evidence_result(label, "a")
+    assert [each.error_fraction for each in result.predictions] == pytest.approx([0.2])
+    assert "Was the prediction right" in page_of([result])
 
 
 def test_a_mechanism_run_has_a_row_a_strategy(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from pointsman.bench.foretelling import REPORT
 from pointsman.bench.stages.rows import JoinedRow
 from pointsman.core.errors import InputError
 from pointsman.core.files import read_file
@@ -23,6 +24,7 @@ from pointsman.report.html.sources.groups import (
     run_of_group,
     run_of_other,
 )
+from pointsman.report.html.sources.prediction_report import prediction_result
 
 _COLUMNS = (
     Column("group"),
@@ -77,13 +79,18 @@ def evidence_result(folder: Path, label: str) -> Result:
     )
     rows = [rows for rows, _ in found]
     decided = {} if facts.decision is None else {g.group: g for g in facts.decision.groups}
+    predicted = _predicted(folder, label)
     return Result(
         label=label,
         kind="measured groups",
         verdict=_verdict(facts),
-        tables=tuple(_tables(facts, decided)),
+        tables=(
+            *_tables(facts, decided),
+            *(() if predicted is None else predicted.tables),
+        ),
         basis=tuple(_basis(facts)),
-        warnings=facts.warnings,
+        warnings=(*facts.warnings, *(() if predicted is None else predicted.warnings)),
+        predictions=() if predicted is None else predicted.predictions,
         runs=(
             *(
                 run_of_group(group, those, decided.get(group.group))
@@ -93,6 +100,12 @@ def evidence_result(folder: Path, label: str) -> Result:
             *(run for each in facts.mechanisms for run in mechanism_runs(each)),
         ),
     )
+
+
+def _predicted(folder: Path, label: str) -> Result | None:
+    """What was predicted before the groups ran; None where nothing was."""
+    path = folder / REPORT
+    return prediction_result(read_object(path), label) if path.is_file() else None
 
 
 def _read(folder: Path) -> tuple[list[Envelope], list[Group], list[str]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
+from pointsman.bench.prediction.report import GroupReport, PredictionReport
 from pointsman.report.html.result import AnswerTable, Column, Figure, Prediction, Result
 from pointsman.report.html.sources.decoding import decoded
 
@@ -33,44 +32,9 @@ _COLUMNS = (
 )
 
 
-class _FigureError(msgspec.Struct, frozen=True):
-    name: str
-    unit: str
-    predicted: float | None
-    measured: float | None
-    low: float | None
-    high: float | None
-    error: float | None
-
-
-class _StageError(msgspec.Struct, frozen=True):
-    name: str
-    predicted_ms: float | None
-    measured_ms: float | None
-
-
-class _Group(msgspec.Struct, frozen=True):
-    group: str
-    policy: str | None
-    figures: tuple[_FigureError, ...]
-    stages: tuple[_StageError, ...]
-    sentences: tuple[str, ...]
-
-
-class _Agreement(msgspec.Struct, frozen=True):
-    right: int
-    counted: int
-
-
-class _Document(msgspec.Struct, frozen=True):
-    groups: tuple[_Group, ...]
-    in_order: _Agreement
-    not_measured: dict[str, str]
-
-
 def prediction_result(document: Any, label: str) -> Result:
     """A ``pointsman.prediction_report/1`` document."""
-    facts = decoded(document, _Document, label)
+    facts = decoded(document, PredictionReport, label)
     order = facts.in_order
     return Result(
         label=label,
@@ -89,7 +53,7 @@ def prediction_result(document: Any, label: str) -> Result:
     )
 
 
-def _predictions(groups: tuple[_Group, ...]) -> Iterator[Prediction]:
+def _predictions(groups: tuple[GroupReport, ...]) -> Iterator[Prediction]:
     """Stages first, then the figures that both sides have."""
     for group in groups:
         for stage in group.stages:
@@ -105,7 +69,7 @@ def _predictions(groups: tuple[_Group, ...]) -> Iterator[Prediction]:
                 yield Prediction(group.group, *names, each.predicted, measured, is_time)
 
 
-def _rows(facts: _Document) -> Iterator[tuple[str | float | None, ...]]:
+def _rows(facts: PredictionReport) -> Iterator[tuple[str | float | None, ...]]:
     for group in facts.groups:
         for each in group.figures:
             bounds = (each.low, each.high)
@@ -113,7 +77,7 @@ def _rows(facts: _Document) -> Iterator[tuple[str | float | None, ...]]:
             yield (group.group, group.policy or "-", *figure)
 
 
-def _warnings(facts: _Document) -> Iterator[str]:
+def _warnings(facts: PredictionReport) -> Iterator[str]:
     for name, why in facts.not_measured.items():
         yield f"{name} was predicted and not measured: {why}"
     for group in facts.groups:
