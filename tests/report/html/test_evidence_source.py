@@ -23,7 +23,7 @@ from pointsman.report.html.sources.evidence import evidence_result
 from pointsman.report.html.sources.files import results_at
 from pointsman.report.html.sources.predictions import predictions_between
 from pointsman.verdict.decide import Limits
-from tests.evidence.groups import three_groups, written
+from tests.evidence.groups import three_groups, with_repeats, written
 from tests.evidence.mechanisms import mechanism
 
 
@@ -205,7 +205,17 @@ def test_what_was_predicted_before_the_groups_ran_stands_beside_them(label):
     (label / REPORT).write_bytes(msgspec.json.encode(report))
     result = evidence_result(label, "a")
     assert [each.error_fraction for each in result.predictions] == pytest.approx([0.2])
-    assert "Was the prediction right" in page_of([result])
+    page = page_of([result])
+    assert "Was the prediction right" in page
+    assert "<summary>Predicted and measured</summary>" in page
+    assert "g1_multi_replica: mean TTFT is predicted 20.0% above." in page
+
+
+def test_what_a_reader_must_know_of_repeats_is_said_once(tmp_path):
+    (group, *_) = three_groups()
+    told = with_repeats(group, warnings=("two processes share a core",))
+    result = evidence_result(written(tmp_path / "a", told), "a")
+    assert result.warnings == ("g0_single_replica: two processes share a core",)
 
 
 def test_a_mechanism_run_has_a_row_a_strategy(tmp_path):

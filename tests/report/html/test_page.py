@@ -64,6 +64,13 @@ def test_warnings_and_the_basis_are_on_the_page():
         assert f"<dt>{term}</dt><dd>{text}</dd>" in PAGE
 
 
+def test_many_warnings_stand_behind_their_number():
+    many = Result(**{**fields_of(RESULT), "warnings": tuple(f"number {k}" for k in range(9))})
+    page = page_of([many])
+    assert ">9 warnings</summary>" in page
+    assert "Warning: number 8." in page
+
+
 def test_a_rounded_figure_keeps_every_digit_beside_it():
     assert '<data value="0.123456789">12.3%</data>' in PAGE
 

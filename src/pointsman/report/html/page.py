@@ -28,6 +28,7 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';"
     " base-uri 'none'; form-action 'none'"
 )
+_MOST_WARNINGS = 4  # that are shown at once
 _KEYS = "Point at a chart for its values, or focus it and use the arrow keys."
 
 
@@ -83,18 +84,26 @@ def _asset(name: str) -> Markup:
 
 
 def _answer(result: Result) -> Markup:
-    warnings = (tag("p", {"class": "warning"}, f"Warning: {text}.") for text in result.warnings)
     basis = [joined((tag("dt", None, term), tag("dd", None, text))) for term, text in result.basis]
     return tag(
         "article",
         None,
         tag("p", {"class": "kind"}, f"{result.kind}: {result.label}"),
         tag("p", {"class": "verdict"}, result.verdict),
-        *warnings,
         *map(_table, result.tables),
+        _warnings(result.warnings),
         tag("h2", None, "What it rests on"),
         tag("dl", {"class": "basis"}, *basis),
     )
+
+
+def _warnings(texts: Sequence[str]) -> Markup:
+    """A paragraph each; where they are many, behind their number."""
+    shown = joined(tag("p", {"class": "warning"}, f"Warning: {text}.") for text in texts)
+    if len(texts) <= _MOST_WARNINGS:
+        return shown
+    count = tag("summary", {"class": "warning"}, f"{len(texts)} warnings")
+    return tag("details", {"class": "warnings"}, count, shown)
 
 
 def _table(table: AnswerTable) -> Markup:
@@ -110,7 +119,11 @@ def _table(table: AnswerTable) -> Markup:
         tag("thead", None, head),
         tag("tbody", None, *rows),
     )
-    return scrolling(whole, table.title)
+    notes = [tag("p", {"class": "remark"}, text) for text in table.notes]
+    shown = joined((*notes, scrolling(whole, table.title)))
+    if not table.is_folded:
+        return shown
+    return tag("details", None, tag("summary", None, table.title), shown)
 
 
 def _heading(table: AnswerTable, column: int) -> Markup:

@@ -161,11 +161,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class AnswerTable:
-    """The figures behind the verdict."""
+    """The figures behind the verdict; ``notes`` stand above them.
+
+    One that ``is_folded`` is there for whoever opens it.
+    """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

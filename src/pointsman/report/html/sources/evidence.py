@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,7 @@ from pointsman.bench.stages.rows import JoinedRow
 from pointsman.core.errors import InputError
 from pointsman.core.files import read_file
 from pointsman.evidence.checking import MECHANISM, check_file, is_ours, kind_of
+from pointsman.evidence.deciding import SCOPE
 from pointsman.evidence.decision_file import DecisionDocument, GroupDecision
 from pointsman.evidence.decoding import read_envelope, read_object
 from pointsman.evidence.envelope import Envelope, MechanismRun, ServingGroup
@@ -75,18 +76,23 @@ def evidence_result(folder: Path, label: str) -> Result:
         mechanisms=tuple(each for each in envelopes if isinstance(each, MechanismRun)),
         others=tuple(others),
         decision=_latest_decision(folder),
-        warnings=(*left_out, *(text for _, texts in found for text in texts)),
+        warnings=(
+            *left_out,
+            *_warnings(envelopes),
+            *(text for _, texts in found for text in texts),
+        ),
     )
     rows = [rows for rows, _ in found]
     decided = {} if facts.decision is None else {g.group: g for g in facts.decision.groups}
     predicted = _predicted(folder, label)
+    predicted_tables = () if predicted is None else predicted.tables
     return Result(
         label=label,
         kind="measured groups",
-        verdict=_verdict(facts),
+        verdict="\n".join((_verdict(facts), *(() if predicted is None else (predicted.verdict,)))),
         tables=(
             *_tables(facts, decided),
-            *(() if predicted is None else predicted.tables),
+            *(replace(each, is_folded=True) for each in predicted_tables),
         ),
         basis=tuple(_basis(facts)),
         warnings=(*facts.warnings, *(() if predicted is None else predicted.warnings)),
@@ -100,6 +106,15 @@ def evidence_result(folder: Path, label: str) -> Result:
             *(run for each in facts.mechanisms for run in mechanism_runs(each)),
         ),
     )
+
+
+def _warnings(envelopes: Sequence[Envelope]) -> Iterator[str]:
+    """What is to be known of a group's repeats, alike ones once."""
+    for group in envelopes:
+        if isinstance(group, ServingGroup):
+            told = [text for repeat in group.repeats for text in repeat.warnings]
+            told += [f"invalid: {r.invalid}" for r in group.repeats if r.invalid is not None]
+            yield from (f"{group.group}: {text}" for text in dict.fromkeys(told))
 
 
 def _predicted(folder: Path, label: str) -> Result | None:
@@ -240,6 +255,7 @@ def _group_basis(groups: Sequence[ServingGroup]) -> Iterator[tuple[str, str]]:
     yield "Workload", f"{first.workload.id} (SHA-256 {first.workload.sha256[:12]})"
     yield "Repeats", f"{' to '.join(dict.fromkeys(map(str, (repeats[0], repeats[-1]))))} a group"
     yield "Origin", f"{_origin(first)}: {levels}"
+    yield "Scope", SCOPE[first.evidence_level]
     yield "Engine", f"{backend.engine} {backend.version or ''}, {backend.model.id}"
     yield "Hardware", f"{hardware.cpu}, {hardware.cores} cores{accelerator}"
     yield "Seed", ", ".join(map(str, seeds)) or str(first.workload.seed)

@@ -43,14 +43,22 @@ def prediction_result(document: Any, label: str) -> Result:
             f"Of {order.counted:,} pairs of figures that the measurement tells apart,"
             f" {order.right:,} were predicted in the right order."
         ),
-        tables=(AnswerTable("All figures", _COLUMNS, tuple(_rows(facts))),),
+        tables=(_table(facts),),
         basis=(
             ("Origin", "predicted: simulated before the groups ran; beside it measured"),
             ("Interval", "of what was measured, over repeats"),
         ),
-        warnings=tuple(_warnings(facts)),
+        warnings=tuple(
+            f"{name} was predicted and not measured: {why}"
+            for name, why in facts.not_measured.items()
+        ),
         predictions=tuple(_predictions(facts.groups)),
     )
+
+
+def _table(facts: PredictionReport) -> AnswerTable:
+    notes = tuple(f"{g.group}: {text}." for g in facts.groups for text in g.sentences)
+    return AnswerTable("Predicted and measured", _COLUMNS, tuple(_rows(facts)), notes)
 
 
 def _predictions(groups: tuple[GroupReport, ...]) -> Iterator[Prediction]:
@@ -75,10 +83,3 @@ def _rows(facts: PredictionReport) -> Iterator[tuple[str | float | None, ...]]:
             bounds = (each.low, each.high)
             figure = (each.name, each.predicted, each.measured, *bounds, each.error)
             yield (group.group, group.policy or "-", *figure)
-
-
-def _warnings(facts: PredictionReport) -> Iterator[str]:
-    for name, why in facts.not_measured.items():
-        yield f"{name} was predicted and not measured: {why}"
-    for group in facts.groups:
-        yield from (f"{group.group}: {sentence}" for sentence in group.sentences)

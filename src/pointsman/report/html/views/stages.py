@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pointsman.evidence.envelope import STAGE_NAMES
 from pointsman.report.html.charts.chart import BAR, Axis, Point, Rows, Series
 from pointsman.report.html.result import Run
 from pointsman.report.html.views.quantities import TITLES
@@ -19,7 +20,7 @@ def stages(runs: tuple[Run, ...]) -> View | None:
     having = [run for run in runs if run.stages]
     if not having:
         return None
-    names = list(dict.fromkeys(name for run in having for name in run.stages))
+    names = [name for name in STAGE_NAMES if any(name in run.stages for run in having)]
     chart = Rows(
         title="mean of each stage",
         x=Axis("ms"),
