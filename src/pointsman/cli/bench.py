@@ -75,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="calibrate on the group of one replica, predict the others before they run, and say"
         " how far off that was (--demo does)",
     )
+    options.add_report(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -151,6 +152,7 @@ def _measured(arguments: argparse.Namespace, bench: Bench) -> int:
     from pointsman.bench.foretelling import Foretelling
     from pointsman.bench.run import Shown, run
     from pointsman.evidence.folder import new_label_folder
+    from pointsman.report.html.page import page_of_label
 
     bench = replace(bench, folder=new_label_folder(arguments.results, arguments.label))
     options.say(f"results are in {bench.folder}; Ctrl-C ends it, and keeps what was measured")
@@ -161,6 +163,8 @@ def _measured(arguments: argparse.Namespace, bench: Bench) -> int:
     after_single = None if foretelling is None else foretelling.after_single
     outcome = run(bench, shown, after_single)
     _tell(bench, outcome, foretelling)
+    if arguments.report is not None and outcome.files:
+        options.write_page(arguments.report, page_of_label(bench.folder, bench.folder.name))
     if outcome.is_interrupted:
         return EXIT_INTERRUPTED
     return 1 if outcome.failures else 0
