@@ -88,12 +88,15 @@ class Foretelling:
 
 def offered_of(bench: Bench) -> Offered:
     """What every group of it is offered."""
+    slo = bench.experiment.slo
     return Offered(
         bench.workload,
         bench.loop,
         Warmup(bench.experiment.warmup_requests),
         tuple(range(DRAWS)),
         digest_of(bench.workload),
+        objectives=None if slo is None else slo.objectives(),
+        folder=bench.file.parent,
     )
 
 
