@@ -81,11 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.bench.missing import listed
     from pointsman.bench.run import bench_of, missing_for_bench
     from pointsman.core.errors import MachineError
+    from pointsman.evidence.folder import check_name
 
     experiment, file = _experiment(arguments)
+    if arguments.label is not None:
+        check_name("label", arguments.label)
     folder = arguments.results / (arguments.label or "NEW-LABEL")
     bench = bench_of(experiment, file, folder, os.environ)
-    missing = missing_for_bench(bench)
+    missing = missing_for_bench(bench, folder if arguments.label is not None else None)
     if arguments.check:
         return _checked(bench, missing)
     if arguments.dry_run or _lacks_gpus(bench):
@@ -152,7 +155,9 @@ def _measured(arguments: argparse.Namespace, bench: Bench) -> int:
 
     bench = replace(bench, folder=new_label_folder(arguments.results, arguments.label))
     options.say(f"results are in {bench.folder}; Ctrl-C ends it, and keeps what was measured")
-    outcome = run(bench, Shown(options.say, _Line().show))
+    line = _Line()
+    outcome = run(bench, Shown(line.say, line.show))
+    line.close()
     _tell(bench, outcome)
     if outcome.is_interrupted:
         return EXIT_INTERRUPTED
@@ -195,7 +200,19 @@ class _Line:
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
+        self._is_open = False
         self._said_ms: dict[str, float] = {}
+
+    def say(self, message: str) -> None:
+        """A sentence, on a line of its own."""
+        self.close()
+        options.say(message)
+
+    def close(self) -> None:
+        """End the line that is written over."""
+        if self._is_open:
+            print(file=sys.stderr, flush=True)
+        self._is_open = False
 
     def show(self, name: str, progress: Progress) -> None:
         """Where the load of that name is."""
@@ -204,9 +221,18 @@ class _Line:
         line = f"{name}: {progress_line(progress)}"
         is_last = progress.ended == progress.planned
         if self._is_terminal:
-            print(f"\r\x1b[K{line}", end="\n" if is_last else "", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{_cut(line)}", end="", file=sys.stderr, flush=True)
+            self._is_open = True
+            if is_last:
+                self.close()
             return
         said_ms = self._said_ms.get(name, 0.0)
         if is_last or progress.elapsed_ms - said_ms >= _LINE_S * 1e3:
             self._said_ms[name] = progress.elapsed_ms
             print(line, file=sys.stderr, flush=True)
+
+
+def _cut(line: str) -> str:
+    """As wide as the terminal, for a line that went on in the next one is not written over."""
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    return line[: columns - 1] if columns else line
