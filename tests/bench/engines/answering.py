@@ -19,12 +19,16 @@ QUEUE_MS = 10  # that vLLM's histogram says of every request
 
 @dataclass
 class Answering:
-    """``asked``: bodies, the client's first questions among them; ``ms_a_token``: the pace;
-    ``resets``: whether there is vLLM's page of metrics, and its way to reset the cache."""
+    """``asked``: bodies, the client's first questions among them, which want one token.
+
+    ``ms_a_token``: the pace; ``is_vllm``: whether there is vLLM's page of metrics, and its way to
+    reset the cache; ``status``: of every answer to the load, ``first_status``: to the questions.
+    """
 
     ms_a_token: float = 0.0
-    resets: bool = True
+    is_vllm: bool = True
     status: int = 200
+    first_status: int = 200
     asked: list[dict] = field(default_factory=list)
     port: int = 0
 
@@ -38,8 +42,9 @@ class Answering:
 
     def complete(self, body: dict) -> tuple[int, object]:
         self.asked.append(body)
-        if self.status != 200 and body["max_tokens"] > 1:
-            return self.status, {"error": {"message": "it is out of order"}}
+        status = self.first_status if body["max_tokens"] == 1 else self.status
+        if status != 200:
+            return status, {"error": {"message": "it is out of order"}}
         prompt, output = words(body["prompt"]), body["max_tokens"]
         if body.get("stream"):
             return 200, self._events(prompt, output)
@@ -77,7 +82,7 @@ class Answering:
             "GET /health": lambda _: (200, ""),
             "GET /v1/models": lambda _: (200, {"data": [{"id": MODEL}]}),
             **self.load_routes(),
-            **(told if self.resets else {}),
+            **(told if self.is_vllm else {}),
         }
 
 
