@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 
 import pytest
 
+from pointsman.bench.experiment import read_experiment
+from pointsman.bench.run import Shown, bench_of, run
 from pointsman.cli.main import main
 from pointsman.evidence.metrics import METRIC_NAMES
 from tests.bench.engines.answering import answering
@@ -111,3 +114,20 @@ def test_a_failed_candidate_is_rejected_and_none_of_its_figures_is_compared(ran,
     assert decided["decision"] == "reject"
     assert decided["reason"].startswith("failed at stage router: ")
     assert decided["metrics"] == []
+
+
+def test_its_file_is_there_before_the_next_group_begins(tmp_path):
+    there: dict[str, set[str]] = {}
+
+    def say(sentence: str) -> None:
+        there[sentence] = {path.name for path in (tmp_path / "results").glob("*.json")}
+
+    with answering(first_status=500) as mute, answering() as well:
+        groups = [one(mute, name="g0_mute"), one(well, name="g1")]
+        file = written(tmp_path, groups, head="repeats = 3", requests=6)
+        shared = bench_of(read_experiment(file), file, tmp_path / "results", dict(os.environ))
+        outcome = run(shared, Shown(say))
+    assert there["g1: starting one replica"] == {"g0_mute.json"}
+    assert [path.name for path in outcome.files] == ["g0_mute.json", "g1.json"]
+    assert list(outcome.failures) == ["g0_mute"]
+    assert not outcome.is_interrupted

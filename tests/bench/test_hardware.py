@@ -79,7 +79,8 @@ def test_the_peak_is_what_the_processes_held_at_most_added_up(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the high-water mark is Linux's")
 def test_all_processes_of_a_replica_count(tmp_path):
-    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HOLDS!r}], stdin=-1)"
+    starts = f"subprocess.Popen([sys.executable, '-c', {HOLDS!r}], stdin=-1).wait()"
+    code = f"import subprocess, sys; {starts}"
     process = Process([sys.executable, "-c", code], tmp_path / "log", {}, 1.0)
     try:
         wait_until(lambda: "\nready\n" in (tmp_path / "log").read_text())

@@ -272,7 +272,7 @@ def test_progress_says_group_requests_rate_errors_and_the_time_to_the_first_toke
 def test_the_table_has_a_line_a_group_in_the_groups_order(ran):
     names = [line.split()[0] for line in ran.out.splitlines() if line]
     assert names[: names.index(G2) + 1] == ["group", *NAMES]
-    (split,) = [line for line in ran.out.splitlines() if line.startswith(f"{G2} ")]
+    split = next(line for line in ran.out.splitlines() if line.startswith(f"{G2} "))
     assert "2P1D" in split
 
 

@@ -36,7 +36,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for proce
 DEADLINE_S = 240.0  # the first start of a version compiles
 G0 = 'name = "g0"\nreplicas = 1\n'
 G1 = 'name = "g1"\nreplicas = 2\npolicies = ["round_robin"]\n'
-OWN = 'name = "own"\nreplicas = 1\ncommand = ["sh", "-c", "echo begun; sleep 3600; : {result}"]\n'
+HALF = "echo {} > $POINTSMAN_RESULT; echo begun; sleep 3600; : {result}"
+OWN = f'name = "own"\nreplicas = 1\ncommand = ["sh", "-c", "{HALF}"]\n'
 # As a shell does: a session whose terminal stdin is, where Ctrl-C is heard.
 ON_TERMINAL = """
 import fcntl, os, sys, termios
@@ -229,14 +230,18 @@ def test_when_it_is_killed_no_engine_and_no_router_is_left(begun, tmp_path):
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
-def test_a_groups_own_program_ends_with_it_and_leaves_no_result(begun, tmp_path, number, code):
+def test_a_groups_own_program_ends_with_it(begun, tmp_path, number, code):
+    """What it had written by then is no result, as far as anybody is left to move it."""
     process = begun(OWN)
-    log = tmp_path / "results" / "it" / "logs" / "own.log"
+    folder = tmp_path / "results" / "it"
+    log = folder / "logs" / "own.log"
     wait_until(lambda: log.exists() and "\nbegun\n" in log.read_text(), DEADLINE_S)
     process.send_signal(number)
     assert process.wait(DEADLINE_S) == code
     wait_until(lambda: not left_of(tmp_path), DEADLINE_S)
-    assert list((tmp_path / "results" / "it").glob("*.json")) == []
+    if number != signal.SIGKILL:
+        assert list(folder.glob("*.json")) == []
+        assert (folder / "logs" / "own.left.json").read_text() == "{}\n"
 
 
 def test_an_engine_that_does_not_start_is_a_failed_group_with_its_last_lines(tmp_path, capsys):
