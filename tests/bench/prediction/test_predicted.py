@@ -184,6 +184,18 @@ def test_a_policy_of_a_file_is_sought_from_its_folder_and_told_the_objectives(ex
     assert strict.metrics == predict(exact, behind("round_robin"), OPEN, MADE_AT).metrics
 
 
+def test_costs_used_beyond_what_they_were_fitted_to_are_remarked(exact):
+    seen = msgspec.structs.replace(exact.file.valid_up_to, prompt_tokens=100, rate_rps=1e-3)
+    short = replace(exact, file=msgspec.structs.replace(exact.file, valid_up_to=seen))
+    found = " ".join(predict(short, behind("round_robin"), OPEN, MADE_AT).remarks)
+    assert "the costs were fitted up to 100 tokens" in found
+    assert "rate_rps" in found
+    closed = " ".join(predict(short, behind("round_robin"), CLOSED, MADE_AT).remarks)
+    assert "rate_rps" not in closed  # its answers set the rate
+    itself = " ".join(predict(short, ALONE, OPEN, MADE_AT).remarks)
+    assert "fitted up to" not in itself
+
+
 def test_a_router_that_the_fitted_group_did_not_have_is_remarked(exact):
     def remarks(costs: Calibrated) -> str:
         return " ".join(predict(costs, behind("round_robin"), OPEN, MADE_AT).remarks)

@@ -18,7 +18,7 @@ from pointsman.bench.prediction.handoff import LEFT_OUT, UNKNOWN, Handoff, split
 from pointsman.bench.prediction.offered import Offered
 from pointsman.bench.prediction.stages import Stages, stages_of
 from pointsman.core.errors import InputError
-from pointsman.costs.calibrated import figures_of, outside_range
+from pointsman.costs.calibrated import RunFigures, figures_of, outside_range
 from pointsman.costs.iteration import IterationCosts
 from pointsman.evidence.folder import check_name, pretty, write_new
 from pointsman.evidence.measured import MeasuredRun, Told, group_figures
@@ -217,7 +217,8 @@ def _remarks(
             f"{calibrated.run.name} was measured without a router: what that takes of each request"
             " is in no prediction"
         )
-    yield from outside_range(calibrated.file, figures_of(offered.workload, theirs.engines))
+    if run.name != calibrated.run.name:
+        yield from outside_range(calibrated.file, _asked(offered, theirs.engines))
     cap = offered.loop.cap if isinstance(offered.loop, OpenLoop) else None
     most = max(_most_in_flight(each) for each in answers)
     if cap is not None and most > cap:
@@ -225,6 +226,12 @@ def _remarks(
             f"{most} requests are in flight at once in the simulated run, and the client keeps"
             f" back what is beyond {cap}: that is not simulated"
         )
+
+
+def _asked(offered: Offered, engines: int) -> RunFigures:
+    """What the requests ask of each replica; in a closed loop the answers set the rate."""
+    figures = figures_of(offered.workload, engines)
+    return figures if offered.closed_loop is None else replace(figures, rate_rps=None)
 
 
 def _most_in_flight(answers: Answers) -> int:
