@@ -48,6 +48,6 @@ def _lines(bench: Bench, run: GroupRun) -> Iterator[str]:
         else:
             yield f"{launch.url}, which runs already"
     handoff = handoff_of(group, bench.engine, Path()) if group.mode == SPLIT else None
-    asked = asked_for(bench, run, 1, handoff.protocol if handoff else None)
+    asked = asked_for(bench, run, f"{run.name}-1", handoff.protocol if handoff else None)
     if asked is not None:
         yield shown(command_of(asked, behind, _ROUTER_PORT), {})

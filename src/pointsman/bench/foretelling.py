@@ -2,7 +2,7 @@
 the others when they were.
 
     foretelling = Foretelling(bench, say)
-    run(bench, shown, foretelling.after_single)     calibrates, predicts, writes; before they run
+    run(bench, shown, foretelling)     calibrates, and predicts each group before it runs
     foretelling.report(files)                       what came true
 """
 
@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pointsman.bench.client.load import Warmup
 from pointsman.bench.client.rows import Row, read_rows
 from pointsman.bench.engines.llamacpp import CONTEXT_TOKENS, SLOTS
-from pointsman.bench.experiment import Experiment, GroupRun
+from pointsman.bench.experiment import SPLIT, Experiment, GroupRun
 from pointsman.bench.group_file import Collected
 from pointsman.bench.groups import Bench
 from pointsman.bench.prediction.calibrated import Calibrated, calibrated
+from pointsman.bench.prediction.handoff import Handoff
 from pointsman.bench.prediction.limits import EngineLimits
 from pointsman.bench.prediction.measured_group import MeasuredGroup, measured_group
 from pointsman.bench.prediction.offered import Offered
 from pointsman.bench.prediction.predicted import Predicted, predict, write_prediction
 from pointsman.bench.prediction.report import PredictionReport, against
+from pointsman.bench.probing import Probed
 from pointsman.bench.requests import digest_of
 from pointsman.bench.shapes import LLAMACPP
 from pointsman.calibrate.cost_file import write_cost_file
@@ -45,16 +48,35 @@ class Foretelling:
         self._bench = bench
         self._say = say
         self._predicted: list[Predicted] = []
+        self._costs: Calibrated | None = None
+        self._probed: dict[bool, Probed] = {}  # of groups that are split, and of others
 
     def after_single(self, single: Collected) -> Path | None:
-        """Calibrate on it and predict all others; the file of costs."""
+        """Calibrate on it; the file of costs."""
         try:
-            return self._predict_from(single)
+            return self._calibrate(single)
         except PointsmanError as error:
             self._say(f"nothing is predicted: {error}")
             return None
 
-    def _predict_from(self, single: Collected) -> Path:
+    def before(self, run: GroupRun, probe: Callable[[], Probed]) -> None:
+        """Predict the group; the first of its kind is probed for what stands before its engines."""
+        if self._costs is None:
+            return
+        try:
+            self._predict(self._costs, run, self._probe(run, probe))
+        except PointsmanError as error:
+            self._say(f"{run.name} is not predicted: {error}")
+
+    def _probe(self, run: GroupRun, probe: Callable[[], Probed]) -> Probed | None:
+        if run.policy is None:
+            return None
+        is_split = run.group.mode == SPLIT
+        if is_split not in self._probed:
+            self._probed[is_split] = probe()
+        return self._probed[is_split]
+
+    def _calibrate(self, single: Collected) -> Path:
         bench = self._bench
         self._say(f"{single.run.name}: fitting costs to it, to predict the others")
         offered = offered_of(bench)
@@ -63,14 +85,20 @@ class Foretelling:
         path = bench.folder / COSTS
         path.parent.mkdir(parents=True, exist_ok=True)
         write_cost_file(path, costs.file)
-        for run in bench.experiment.runs():
-            if not run.group.command:
-                self._predict(costs, offered, run)
+        self._costs = costs
+        self._predict(costs, single.run, None)
         return path
 
-    def _predict(self, costs: Calibrated, offered: Offered, run: GroupRun) -> None:
+    def _predict(self, costs: Calibrated, run: GroupRun, seen: Probed | None) -> None:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        found = predict(costs, run, offered, now)
+        offered = offered_of(self._bench)
+        found = predict(
+            costs if seen is None else behind(costs, seen),
+            run,
+            offered,
+            now,
+            None if seen is None else handoff_of(seen),
+        )
         write_prediction(self._bench.folder, found)
         self._predicted.append(found)
 
@@ -83,6 +111,21 @@ class Foretelling:
         report = against(self._predicted, measured)
         write_new(self._bench.folder / REPORT, pretty(report))
         return report
+
+
+def behind(costs: Calibrated, seen: Probed) -> Calibrated:
+    """The same with what the router takes of each request, and a pair's second call."""
+    more_ms = (seen.router_ms or 0.0) + (seen.decode_wait_ms or 0.0)
+    has_router = costs.has_router or seen.router_ms is not None
+    return replace(costs, overhead_ms=costs.overhead_ms + more_ms, has_router=has_router)
+
+
+def handoff_of(seen: Probed) -> Handoff | None:
+    """As the simulator takes it."""
+    found = seen.handoff
+    if found is None:
+        return None
+    return Handoff(found.base_ms, found.bytes_per_ms, found.bytes_per_token)
 
 
 def offered_of(bench: Bench) -> Offered:

@@ -154,14 +154,11 @@ def measured(bench: Bench, group: Serving, turn: Turn, position: int, aside: Asi
     """
     dialect = dialect_of(bench.engine, group.replicas[0].url)
     model = bench.model.name
-    with stage("ready"):
-        if not group.lengths:
-            group.lengths.append(_lengths(Target(group.replicas[0].url, model, dialect)))
+    lengths = lengths_of_group(bench, group)
     with stage("reset"):
         caches = [bench.engine.reset_cache(each) for each in group.replicas]
         _empty(bench.handoffs(group.run))
-    asked = asked_for(bench, turn.run, turn.repeat, group.handoff, aside.costs)
-    (bench.folder / "rows").mkdir(exist_ok=True)
+    asked = asked_for(bench, turn.run, f"{turn.run.name}-{turn.repeat}", group.handoff, aside.costs)
     log = bench.logs / group.run.name / "router.log"
     with stage("router"), routed(asked, group.replicas, log) if asked else nullcontext() as router:
         url = router.url if router else group.replicas[0].url
@@ -169,7 +166,7 @@ def measured(bench: Bench, group: Serving, turn: Turn, position: int, aside: Asi
         served = served_by(bench, group.replicas)
         before = pages_of(served.urls)
         with stage("load"):
-            seen = measure(Target(url, model, dialect), load, aside.watch, group.lengths[0])
+            seen = measure(Target(url, model, dialect), load, aside.watch, lengths)
         after = pages_of(served.urls)
         memory = peak_memory_mb(group.replicas, bench.experiment.hardware.device, bench.environment)
     return Repeated(
@@ -194,15 +191,15 @@ def served_by(bench: Bench, replicas: Sequence[Running]) -> Served:
 
 
 def asked_for(
-    bench: Bench, run: GroupRun, repeat: int, handoff: str | None, costs: Path | None = None
+    bench: Bench, run: GroupRun, name: str, handoff: str | None, costs: Path | None = None
 ) -> Asked | None:
-    """The router in front of a group; None: there is nothing to choose."""
+    """The router in front of a group, ``name`` is of its log; None: there is nothing to choose."""
     if run.policy is None:
         return None
     policy = policy_from(run.policy, bench.file.parent)
     return Asked(
         policy=policy,
-        decision_log=bench.folder / "rows" / f"{run.name}-{repeat}.decisions.jsonl",
+        decision_log=bench.folder / "rows" / f"{name}.decisions.jsonl",
         handoff=handoff,
         costs=costs,
         goodput=_objectives_for(policy, bench.experiment),
@@ -246,6 +243,16 @@ def dialect_of(engine: Engine, url: str) -> str:
         return engine.name
     known = engine_at(url, KNOWN)
     return "openai" if known is None else known.name
+
+
+def lengths_of_group(bench: Bench, group: Serving) -> Lengths:
+    """How its model's prompts get their lengths; it is asked once."""
+    url = group.replicas[0].url
+    if not group.lengths:
+        with stage("ready"):
+            target = Target(url, bench.model.name, dialect_of(bench.engine, url))
+            group.lengths.append(_lengths(target))
+    return group.lengths[0]
 
 
 def _lengths(target: Target) -> Lengths:

@@ -53,6 +53,7 @@ def routed(asked: Asked, replicas: Sequence[Running], log: Path) -> Iterator[Rou
     (port,) = free_ports(1)
     behind = [Behind(each.url, each.instance.role, each.bootstrap_port) for each in replicas]
     command = command_of(asked, behind, port)
+    asked.decision_log.parent.mkdir(parents=True, exist_ok=True)
     process = Process(command, log, {}, _GRACE_S)
     try:
         router = Router(local_url(port), shown(command, {}), log, process)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pointsman.bench.client.progress import Progress, Watch
 from pointsman.bench.engines.machine import Machine
@@ -25,6 +26,7 @@ from pointsman.bench.groups import Aside, Bench, GroupError, Serving, measured, 
 from pointsman.bench.missing import Missing
 from pointsman.bench.own_command import run_command
 from pointsman.bench.preflight import Host, Plans, missing_for
+from pointsman.bench.probing import Probed, probed
 from pointsman.bench.requests import loop_of, requests_of
 from pointsman.bench.shapes import engine_of, instances_of, missing_for_tiny, model_of
 from pointsman.core.errors import InputError
@@ -136,23 +138,28 @@ def instances_of_all(bench: Bench) -> list[tuple[Instance, ...]]:
     return [instances_of(experiment, group, bench.model, folder) for group in groups]
 
 
-# Told when the group of one replica has been measured, and before any other one runs; what it gives
-# back are costs that the routers of the others are told.
-AfterSingle = Callable[[Collected], Path | None]
+class Foreteller(Protocol):
+    """Who says of groups what they will measure, before they run."""
+
+    def after_single(self, single: Collected) -> Path | None:
+        """The group of one replica was measured; costs that the others' routers are told."""
+
+    def before(self, run: GroupRun, probe: Callable[[], Probed]) -> None:
+        """The engines of this group run, and nothing else does; ``probe`` sends a few requests."""
 
 
-def run(bench: Bench, shown: Shown, after_single: AfterSingle | None = None) -> Outcome:
+def run(bench: Bench, shown: Shown, foreteller: Foreteller | None = None) -> Outcome:
     """Every repeat in its order. Whatever ends it, what was measured is written first."""
     bench.logs.mkdir(parents=True, exist_ok=True)
-    single = bench.experiment.single if after_single is not None else None
+    single = bench.experiment.single if foreteller is not None else None
     last_of_single = None if single is None else Turn(single, bench.experiment.repeats)
-    going = _Going(bench, backend_of(bench), shown)
+    going = _Going(bench, backend_of(bench), shown, foreteller)
     is_interrupted = True
     try:
         for position, turn in enumerate(bench.experiment.turns(single), start=1):
             going.turn(turn, position)
-            if after_single is not None and turn == last_of_single:
-                going.learn(after_single)
+            if turn == last_of_single:
+                going.learn()
         is_interrupted = False
     except _InterruptedError:
         pass
@@ -169,8 +176,12 @@ class _InterruptedError(Exception):
 class _Going:
     """An experiment on its way. Engines stay for repeats of one group that follow one another."""
 
-    def __init__(self, bench: Bench, backend: Backend, shown: Shown) -> None:
+    def __init__(
+        self, bench: Bench, backend: Backend, shown: Shown, foreteller: Foreteller | None
+    ) -> None:
         self.bench = bench
+        self._foreteller = foreteller
+        self._foretold: set[str] = set()
         self.shown = shown
         self.files: dict[str, Path] = {}
         self._backend = backend
@@ -200,6 +211,7 @@ class _Going:
 
     def _measure(self, turn: Turn, position: int, collected: Collected) -> None:
         group = self._engines_of(turn.run)
+        self._foretell(group)
         collected.commands = group.commands
         collected.version = self.bench.engine.version_of(group.replicas[0].url)
         name = f"{turn.run.name} {turn.repeat} of {self.bench.experiment.repeats}"
@@ -228,13 +240,22 @@ class _Going:
         self._serving = None
         self._engines.close()
 
-    def learn(self, after_single: AfterSingle) -> None:
-        """What can be said of the other groups before they run."""
+    def learn(self) -> None:
+        """The group of one replica is measured: what others' routers are told that work costs."""
         assert self.bench.experiment.single is not None
+        assert self._foreteller is not None
         single = self._found[self.bench.experiment.single.name]
         self._stop_engines()
         if single.failure is None:
-            self._costs = after_single(single)
+            self._costs = self._foreteller.after_single(single)
+
+    def _foretell(self, group: Serving) -> None:
+        """What can be said of a group before it runs, once."""
+        if self._foreteller is None or group.run.name in self._foretold:
+            return
+        self._foretold.add(group.run.name)
+        if group.run != self.bench.experiment.single:
+            self._foreteller.before(group.run, lambda: probed(self.bench, group))
 
     def end(self) -> None:
         """Whatever happened: engines stop, and what was measured is written."""

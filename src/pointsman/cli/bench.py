@@ -164,8 +164,7 @@ def _measured(arguments: argparse.Namespace, bench: Bench) -> int:
     if arguments.predict or arguments.demo:
         foretelling = Foretelling(bench, options.say)
     line = _Line()
-    after_single = None if foretelling is None else foretelling.after_single
-    outcome = run(bench, Shown(line.say, line.show), after_single)
+    outcome = run(bench, Shown(line.say, line.show), foretelling)
     line.close()
     _tell(bench, outcome, foretelling)
     if outcome.files:

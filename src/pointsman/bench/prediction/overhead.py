@@ -1,5 +1,8 @@
 """What a request takes before the engine: HTTP, tokenizing, whatever stands between.
 
+Where the engine tells what the prefill took (llama.cpp), it is what a request that is alone takes
+beyond that, from its intended arrival to its first token. Elsewhere it is fitted:
+
     TTFT of a request that is alone  =  overhead + iteration + b * uncached + e * uncached^2
 
 The iteration is taken as the fastest token of the run, which is one of a request alone, so that no
@@ -8,6 +11,7 @@ fixed part of the first iteration is counted twice.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,9 +26,12 @@ _FASTEST = 0.1  # quantile
 
 def overhead_ms(rows: Sequence[Row]) -> float:
     """In ms, at least 0; 0 too where fewer than 8 requests were alone until their first token, or
-    these are alike in length."""
+    these are alike in length and the engine tells nothing."""
     served = [row for row in rows if is_whole(row)]
     alone = _alone(served)
+    told = [beyond for row in alone if (beyond := _beyond_prefill_ms(row)) is not None]
+    if len(told) >= LEAST_ALONE:
+        return max(0.0, statistics.median(told))
     tokens = np.array([_uncached_tokens(row) for row in alone])
     if len(alone) < LEAST_ALONE or np.unique(tokens).size < LEAST_ALONE:
         return 0.0
@@ -35,6 +42,12 @@ def overhead_ms(rows: Sequence[Row]) -> float:
     found = np.linalg.lstsq(powers * weights[:, None], ttft_ms * weights, rcond=None)[0]
     fixed_ms = float(found[0]) - _fastest_token_ms(served)
     return min(max(0.0, fixed_ms), float(ttft_ms.min()) / 2.0)
+
+
+def _beyond_prefill_ms(row: Row) -> float | None:
+    if row.engine_prefill_ms is None or row.first_token_ms is None:
+        return None
+    return row.first_token_ms - row.intended_ms - row.engine_prefill_ms
 
 
 def _alone(rows: Sequence[Row]) -> list[Row]:
