@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import pytest
@@ -29,21 +30,19 @@ def clone(tmp_path):
 
 
 def run_page(document, clone):
-    printed, served = "", None
-    with fake_replicas():
+    with fake_replicas(), contextlib.ExitStack() as running:
+        printed = ""
         for language, text in blocks(document):
             if language == "sh" and text.startswith("pointsman serve"):
-                served = Served(text, clone)
+                running.callback(Served(text, clone).stop)
             elif language == "sh":
-                if served is not None and text.startswith("pointsman replay"):
-                    served.stop()
-                    served = None
+                if text.startswith("pointsman replay"):
+                    running.close()  # as the page says: Ctrl-C, then its log
                 printed = shell(text, clone)
             elif language == "python":
                 printed = python(text, clone)
             elif language == "text":
                 assert_shown(text, printed)
-    assert served is None
 
 
 def prose(page):
