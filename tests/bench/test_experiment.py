@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pointsman.bench import experiment as file_of
 from pointsman.bench.experiment import read_experiment
 from pointsman.core.errors import InputError
 
@@ -179,3 +182,23 @@ def test_what_is_no_toml_and_what_is_not_there_are_one_error_each(read, tmp_path
         read("[model")
     with pytest.raises(InputError, match="no such file"):
         read_experiment(tmp_path / "absent.toml")
+
+
+PAGE = (LESSON.parents[1] / "docs" / "experiments.md").read_text()
+TABLES = (
+    file_of.Experiment,
+    file_of.Model,
+    file_of.EngineWanted,
+    file_of.HardwareWanted,
+    file_of.WorkloadWanted,
+    file_of.Generated,
+    file_of.RouterWanted,
+    file_of.Slo,
+    file_of.Group,
+)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_key_is_on_the_page(table):
+    named = set(re.findall(r"(?<=[`\[.])\w+(?=[`\].])", PAGE))
+    assert {field.name for field in msgspec.structs.fields(table)} <= named

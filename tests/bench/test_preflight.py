@@ -20,6 +20,7 @@ id = "tiny"
 name = "vllm"
 [hardware]
 device = "gpu"
+cores_per_rank = 2
 memory_mb = 32000
 [workload]
 id = "few"
@@ -35,9 +36,11 @@ policies = ["mine.py:cheapest"]
 """
 
 HAS_ALL = Host(
-    gpus=2, memory_mb=64000.0, found=lambda name: f"/bin/{name}", is_free=lambda port: True
+    gpus=2, cores=8, memory_mb=64000.0, found=lambda name: f"/bin/{name}", is_free=lambda port: True
 )
-HAS_NOTHING = Host(gpus=1, memory_mb=16000.0, found=lambda name: None, is_free=lambda port: False)
+HAS_NOTHING = Host(
+    gpus=1, cores=3, memory_mb=16000.0, found=lambda name: None, is_free=lambda port: False
+)
 
 
 @pytest.fixture
@@ -49,17 +52,17 @@ def plans(tmp_path):
 
 def test_everything_that_is_missing_is_listed_at_once(plans, tmp_path):
     plans.results.mkdir()
-    (plans.results / "g1.json").write_text("{}")
     engine = Missing("the command vllm", "pip install vllm")
     missing = missing_for(plans, HAS_NOTHING, [engine])
     assert [one.what.split(":")[0] for one in missing] == [
         "the command vllm",
         "GPUs",
+        "cores",
         "memory",
         "the port 8080, on which somebody listens",
         "the trace",
         "the policy",
-        f"a new place for {plans.results / 'g1.json'}",
+        f"a new place for {plans.results}",
         "the program torchrun, which a group's command names",
     ]
     assert all(one.fix for one in missing)

@@ -10,10 +10,18 @@ import pytest
 
 from pointsman import InputError
 from pointsman.evidence.decoding import decode, read_envelope
-from pointsman.evidence.envelope import Goodput, Layout, Objectives, ServingGroup, Statuses
+from pointsman.evidence.envelope import (
+    STAGE_NAMES,
+    Goodput,
+    Layout,
+    Objectives,
+    ServingGroup,
+    StageMean,
+    Statuses,
+)
 from pointsman.evidence.metrics import METRIC_NAMES
 from pointsman.evidence.schema import schema_text
-from tests.evidence.groups import FAST, TWO, group, three_groups
+from tests.evidence.groups import FAST, TWO, group, three_groups, with_repeats
 from tests.evidence.mechanisms import mechanism
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -135,6 +143,29 @@ def test_failures_are_counted_in_every_file():
     fields = ServingGroup.__struct_fields__
     assert "statuses" in fields
     assert group("g1", TWO, FAST).statuses == Statuses(offered=300, ok=300)
+
+
+def test_what_a_reader_must_know_and_where_the_time_went_read_back_as_they_were_written():
+    stages = tuple(StageMean(name=name, mean_ms=1.5, count=3) for name in STAGE_NAMES)
+    made = group("g1", TWO, FAST, stages=stages)
+    made = with_repeats(made, warnings=("few: 9 requests ended well",))
+    assert decode(document(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        ({"name": "waiting", "mean_ms": 1.0, "count": 3}, "stages[0].name is 'waiting'"),
+        ({"name": "prefill", "mean_ms": -1.0, "count": 3}, "stages[0].mean_ms is -1.0"),
+        ({"name": "prefill", "mean_ms": None, "count": 3}, "stages[0].mean_ms is None"),
+    ],
+)
+def test_a_stage_is_one_that_is_known_with_a_time(tmp_path, stage, message):
+    file = tmp_path / "g.json"
+    file.write_text(json.dumps({**document(three_groups()[0]), "stages": [stage]}))
+    with pytest.raises(InputError) as caught:
+        read_envelope(file)
+    assert message in str(caught.value)
 
 
 def test_the_published_schema_is_that_of_the_code():

@@ -36,9 +36,11 @@ def test_the_request_that_finds_nothing_computes_its_whole_prompt():
 
 
 def test_a_prefill_replica_shares_a_prompt_once_its_prefill_has_ended():
-    # Both prompts are in the first iteration, and the third comes when it has ended.
-    requests = asked((0, 9, 5, (0, 1)), (0, 9, 2, (0, 1)), (500, 9, 1, (0, 1)))
-    assert cached(requests, split(1, 1, shares_late=True)) == [0, 0, 8]
+    # Five tokens an iteration: when the second is taken up, one block of the first one is full.
+    requests = asked((0, 9, 5, (0, 1)), (1, 9, 2, (0, 1)), (500, 9, 1, (0, 1)))
+    fleet = split(1, 1, max_num_batched_tokens=5)
+    late = split(1, 1, max_num_batched_tokens=5, shares_late=True)
+    assert (cached(requests, fleet), cached(requests, late)) == ([0, 4, 8], [0, 0, 8])
 
 
 def conversation():

@@ -195,8 +195,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> int:
-        """GPUs of all of them, where they are on any."""
-        return self.engines * self.tp * self.pp
+        """GPUs of all of them, where they are on any; of those that run already none of ours."""
+        return 0 if self.urls else self.engines * self.tp * self.pp
 
 
 def _check_replicas(group: Group) -> None:
@@ -251,6 +251,12 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     def world_size(self) -> int:
         """GPUs that the largest group takes."""
         return self.hardware.world_size or max(group.gpus for group in self.groups)
+
+    def cores_of(self, group: Group) -> int:
+        """Cores that are to be a group's alone; 0: its ranks run on any."""
+        if group.urls or group.command:
+            return 0
+        return group.gpus * (self.hardware.cores_per_rank or 0)
 
     def runs(self) -> tuple[GroupRun, ...]:
         """What is measured: each group with each of its policies."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from pointsman.bench.client.load import Warmup
 from pointsman.bench.client.rows import Row, read_rows
 from pointsman.bench.engines.llamacpp import CONTEXT_TOKENS, SLOTS
-from pointsman.bench.experiment import Experiment
+from pointsman.bench.experiment import Experiment, GroupRun
 from pointsman.bench.group_file import Collected
 from pointsman.bench.groups import Bench
 from pointsman.bench.prediction.calibrated import Calibrated, calibrated
@@ -65,11 +65,10 @@ class Foretelling:
         write_cost_file(path, costs.file)
         for run in bench.experiment.runs():
             if not run.group.command:
-                self._predict(costs, offered, run.name)
+                self._predict(costs, offered, run)
         return path
 
-    def _predict(self, costs: Calibrated, offered: Offered, name: str) -> None:
-        run = next(run for run in self._bench.experiment.runs() if run.name == name)
+    def _predict(self, costs: Calibrated, offered: Offered, run: GroupRun) -> None:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         found = predict(costs, run, offered, now)
         write_prediction(self._bench.folder, found)
@@ -88,12 +87,15 @@ class Foretelling:
 
 def offered_of(bench: Bench) -> Offered:
     """What every group of it is offered."""
+    slo = bench.experiment.slo
     return Offered(
         bench.workload,
         bench.loop,
         Warmup(bench.experiment.warmup_requests),
         tuple(range(DRAWS)),
         digest_of(bench.workload),
+        objectives=None if slo is None else slo.objectives(),
+        folder=bench.file.parent,
     )
 
 

@@ -72,10 +72,11 @@ class Collected:
 def write_group(bench: Bench, backend: Backend, collected: Collected) -> Path:
     """Write ``GROUP.json`` and a file of rows a repeat."""
     run, repeats, failure = collected.run, collected.repeats, collected.failure
-    seen = _seen(bench, repeats)
+    seen = _seen(bench, run, repeats)
     own = group_figures(seen.runs, seen.told) if repeats else no_figures(NO_REPEAT)
     found = own if failure is None else no_figures(f"{failure.stage}: {failure.reason}")
-    version = backend.version or collected.version
+    # What runs already is not what would be started here.
+    version = (None if run.group.urls else backend.version) or collected.version
     group = ServingGroup(
         schema=SCHEMA,
         project=PROJECT,
@@ -168,7 +169,7 @@ class _Seen:
         return _SeenRepeat(self.figures[place], self.joined.loads[place])
 
 
-def _seen(bench: Bench, repeats: Sequence[Repeated]) -> _Seen:
+def _seen(bench: Bench, run: GroupRun, repeats: Sequence[Repeated]) -> _Seen:
     if not repeats:
         return _Seen((), None, (), {})
     objectives = bench.experiment.slo.objectives() if bench.experiment.slo else None
@@ -180,7 +181,7 @@ def _seen(bench: Bench, repeats: Sequence[Repeated]) -> _Seen:
             MeasuredRun(load.answers, each.peak_memory_mb)
             for load, each in zip(whole.loads, repeats, strict=True)
         ),
-        told={**whole.told, "peak_memory_mb": _memory_told(bench, repeats)},
+        told={**whole.told, "peak_memory_mb": _memory_told(bench, run, repeats)},
     )
 
 
@@ -211,12 +212,11 @@ def counted_rows(measured: Measured) -> list[Row]:
     return [row for row in measured.rows if not row.is_warmup]
 
 
-def _memory_told(bench: Bench, repeats: Sequence[Repeated]) -> Told:
+def _memory_told(bench: Bench, run: GroupRun, repeats: Sequence[Repeated]) -> Told:
     if all(each.peak_memory_mb is not None for each in repeats):
         is_gpu = bench.experiment.hardware.device == "gpu"
         return Told(source=GPU_SOURCE if is_gpu else HOST_SOURCE)
-    is_external = bench.experiment.engine.name == "external"
-    return Told(reason=NOT_OURS if is_external else NOT_TOLD)
+    return Told(reason=NOT_OURS if run.group.urls else NOT_TOLD)
 
 
 def _repeat(

@@ -30,6 +30,13 @@ def memory_mb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _MIB
 
 
+def usable_cores() -> list[int]:
+    """Those that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
 def hardware_of(device: str, environment: Mapping[str, str]) -> Hardware:
     """This machine, whole; its GPUs, by the driver's tool, only where ``device`` is ``gpu``."""
     host = Hardware(cpu=processor(), cores=os.cpu_count() or 1, memory_mb=memory_mb())

@@ -21,7 +21,9 @@ def run_command(run: GroupRun, folder: Path, logs: Path) -> Path:
     """Run it until it ends; the file that it wrote.
 
     It is told where by the variable POINTSMAN_RESULT, and by ``{result}`` in its words. Raises
-    GroupError where it fails, or leaves no sound file; it ends with us, whatever ends us.
+    GroupError where it fails, leaves no sound file, or one that states a failure. Only a file that
+    states its failure stays then; any other is moved to the logs, so that nobody takes it for a
+    result. It ends with us, whatever ends us.
     """
     result, log = (folder / f"{run.name}.json").absolute(), logs / f"{run.name}.log"
     words = [word.replace(RESULT_WORD, str(result)) for word in run.group.command]
@@ -30,16 +32,32 @@ def run_command(run: GroupRun, folder: Path, logs: Path) -> Path:
     try:
         while process.code is None:
             time.sleep(_PAUSE_S)
-    finally:
+    except BaseException:  # told to end: what it has by then is no result
         process.stop()
-    if process.code != 0:
-        raise GroupError(
-            STAGE, f"{words[0]} ended with {process.code}; its last lines:\n{process.last_lines()}"
-        )
+        if result.is_file():
+            _moved(result, logs)
+        raise
+    process.stop()
+    ended = None if process.code == 0 else _ended(words[0], process)
     if not result.is_file():
-        raise GroupError(STAGE, f"{words[0]} ended well and wrote no {result}")
+        raise GroupError(STAGE, ended or f"{words[0]} ended well and wrote no {result}")
     with stage(STAGE):
-        problems = check_file(result).problems
-    if problems:
-        raise GroupError(STAGE, f"{words[0]} wrote no sound evidence: {problems[0].text}")
-    return result
+        report = check_file(result)
+    if report.is_sound and report.failure is not None:
+        raise GroupError(STAGE, f"{words[0]} says that it failed at {report.failure}")
+    if report.is_sound and ended is None:
+        return result
+    why = ended or f"{words[0]} wrote no sound evidence: {report.problems[0].text}"
+    left = _moved(result, logs)
+    raise GroupError(STAGE, f"{why}\nwhat it wrote is {left}")
+
+
+def _ended(program: str, process: Process) -> str:
+    return f"{program} ended with {process.code}; its last lines:\n{process.last_lines()}"
+
+
+def _moved(result: Path, logs: Path) -> Path:
+    """Its new place, which is free: the folder of logs is the label's."""
+    left = logs / f"{result.stem}.left.json"
+    result.rename(left)
+    return left

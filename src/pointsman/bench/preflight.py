@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pointsman.bench.engines.machine import visible_gpus
 from pointsman.bench.experiment import Experiment, policy_from
-from pointsman.bench.hardware import memory_mb
+from pointsman.bench.hardware import memory_mb, usable_cores
 from pointsman.bench.missing import Missing
 from pointsman.core.errors import PointsmanError
 from pointsman.core.files import check_is_file
@@ -29,6 +29,7 @@ class Host:
     """The machine, as far as an experiment asks. ``found``: where a program is, as ``which``."""
 
     gpus: int
+    cores: int
     memory_mb: float
     found: Callable[[str], str | None]
     is_free: Callable[[int], bool]  # whether a port can be listened on
@@ -39,6 +40,7 @@ class Host:
         path = environment.get("PATH")
         return cls(
             gpus=len(visible_gpus(environment)),
+            cores=len(usable_cores()),
             memory_mb=memory_mb(),
             found=lambda program: shutil.which(program, path=path),
             is_free=_is_free,
@@ -47,11 +49,14 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """One run of an experiment to be: its file, where results go, which ports it was given."""
+    """One run of an experiment to be: its file, the folder of its label, its ports.
+
+    ``results``: None: a new label is found when it begins.
+    """
 
     experiment: Experiment
     file: Path
-    results: Path
+    results: Path | None = None
     ports: tuple[int, ...] = ()
 
 
@@ -68,6 +73,13 @@ def _of_machine(plans: Plans, host: Host) -> Iterator[Missing]:
             "a machine that has them (nvidia-smi, CUDA_VISIBLE_DEVICES), fewer replicas, or"
             ' device = "cpu" with an engine that runs there',
         )
+    cores = max(map(plans.experiment.cores_of, plans.experiment.groups))
+    if host.cores < cores:
+        yield Missing(
+            f"cores: {cores} for the largest group, {wanted.cores_per_rank} a rank, {host.cores}"
+            " usable",
+            "a machine that has them, fewer replicas, or a smaller hardware.cores_per_rank",
+        )
     if wanted.memory_mb is not None and host.memory_mb < wanted.memory_mb:
         yield Missing(
             f"memory: {wanted.memory_mb:,.0f} MB, this machine has {host.memory_mb:,.0f}",
@@ -81,9 +93,8 @@ def _of_machine(plans: Plans, host: Host) -> Iterator[Missing]:
 def _of_files(plans: Plans) -> Iterator[Missing]:
     experiment = plans.experiment
     if experiment.workload.trace is not None:
-        trace = plans.file.parent / experiment.workload.trace
         try:
-            check_is_file(trace)
+            check_is_file(plans.file.parent / experiment.workload.trace)
         except PointsmanError as error:
             yield Missing(f"the trace: {error}", "a path seen from the experiment's folder")
     for text in dict.fromkeys(text for group in experiment.groups for text in group.policies):
@@ -91,12 +102,10 @@ def _of_files(plans: Plans) -> Iterator[Missing]:
             policy_named(policy_from(text, plans.file.parent))
         except PointsmanError as error:
             yield Missing(f"the policy: {error}", "FILE.py:NAME of a file that is there")
-    for run in experiment.runs():
-        result = plans.results / f"{run.name}.json"
-        if os.path.lexists(result):
-            yield Missing(
-                f"a new place for {result}: results are never overwritten", "another --label"
-            )
+    if plans.results is not None and os.path.lexists(plans.results):
+        yield Missing(
+            f"a new place for {plans.results}: results are never overwritten", "another --label"
+        )
 
 
 def _of_programs(plans: Plans, host: Host) -> Iterator[Missing]:

@@ -26,11 +26,13 @@ from pointsman.bench.missing import Missing
 from pointsman.bench.own_command import run_command
 from pointsman.bench.preflight import Host, Plans, missing_for
 from pointsman.bench.requests import loop_of, requests_of
-from pointsman.bench.shapes import engine_of, instances_of, model_of
+from pointsman.bench.shapes import engine_of, instances_of, missing_for_tiny, model_of
 from pointsman.core.errors import InputError
 from pointsman.evidence.envelope import Failure
+from pointsman.workload.workload import Workload, workload_of_columns
 
 INTERRUPTED = "interrupted"
+_NO_PORTS = Ports(0, 0)
 
 Say = Callable[[str], None]
 
@@ -57,15 +59,17 @@ def bench_of(
 ) -> Bench:
     """Everything that the groups share; the requests are read or drawn here.
 
-    ``folder`` is that of the label. Raises InputError for requests that are none.
+    ``folder`` is that of the label. Of a trace that is not there, which is missing then, there are
+    no requests. Raises InputError for requests that are none, and for a shape that its engine
+    cannot have.
     """
-    workload = requests_of(experiment.workload, file.parent)
-    if experiment.warmup_requests >= len(workload):
+    workload = _requests(experiment, file)
+    if len(workload) and experiment.warmup_requests >= len(workload):
         raise InputError(
             f"{file}: warmup_requests is {experiment.warmup_requests}; expected fewer than the"
             f" {len(workload)} requests of the workload, of which they are the first"
         )
-    return Bench(
+    bench = Bench(
         experiment=experiment,
         file=file,
         folder=folder,
@@ -76,26 +80,53 @@ def bench_of(
         machine=Machine.of(environment),
         environment=dict(environment),
     )
+    for instances in instances_of_all(bench):
+        for instance in instances:
+            bench.engine.launch(instance, _NO_PORTS)  # starts nothing; refuses what cannot be
+    return bench
 
 
-def missing_for_bench(bench: Bench) -> tuple[Missing, ...]:
-    """Everything that this machine lacks, each with its fix; empty: it can begin."""
+def _requests(experiment: Experiment, file: Path) -> Workload:
+    trace = experiment.workload.trace
+    if trace is not None and not (file.parent / trace).is_file():
+        return workload_of_columns([])
+    return requests_of(experiment.workload, file.parent)
+
+
+def missing_for_bench(bench: Bench, new_folder: Path | None = None) -> tuple[Missing, ...]:
+    """Everything that this machine lacks, each with its fix; empty: it can begin.
+
+    ``new_folder``: of the label, where one is asked for.
+    """
     experiment = bench.experiment
-    found = [*_other_version(bench)]
+    found = [*_not_to_be_made(experiment), *_other_versions(bench)]
     for instances in instances_of_all(bench):
         found += bench.engine.missing(instances, bench.machine)
-    plans = Plans(experiment, bench.file, bench.folder)
+    plans = Plans(experiment, bench.file, new_folder)
     host = Host.of(bench.environment)
     return tuple(dict.fromkeys(missing_for(plans, host, found)))
 
 
-def _other_version(bench: Bench) -> Iterator[Missing]:
-    wanted, have = bench.experiment.engine, bench.engine.version()
-    if wanted.version is not None and have is not None and wanted.version not in have.split():
-        yield Missing(
-            f"{wanted.name} {wanted.version}: this machine has {have}",
-            "install that version, or name the one that is here as engine.version",
-        )
+def _not_to_be_made(experiment: Experiment) -> Iterator[Missing]:
+    for name in missing_for_tiny(experiment):
+        what = f"the module {name}, by which the model {experiment.model.id} is made"
+        yield Missing(what, "pip install 'pointsman[llamacpp]'")
+
+
+def _other_versions(bench: Bench) -> Iterator[Missing]:
+    """Of what would be started, and of what runs already as far as it says."""
+    wanted, groups = bench.experiment.engine, bench.experiment.groups
+    if wanted.version is None:
+        return
+    there = {url: bench.engine.version_of(url) for group in groups for url in group.urls}
+    if any(not group.urls and not group.command for group in groups):
+        there["this machine"] = bench.engine.version()
+    for where, have in there.items():
+        if have is not None and wanted.version not in have.split():
+            yield Missing(
+                f"{wanted.name} {wanted.version}: {where} has {have}",
+                "install that version, or name the one that is there as engine.version",
+            )
 
 
 def instances_of_all(bench: Bench) -> list[tuple[Instance, ...]]:
@@ -127,7 +158,8 @@ def run(bench: Bench, shown: Shown, after_single: AfterSingle | None = None) -> 
         pass
     finally:
         going.end()
-    return Outcome(tuple(going.files.values()), going.failures(), is_interrupted)
+    names = [run.name for run in bench.experiment.runs() if run.name in going.files]
+    return Outcome(tuple(map(going.files.__getitem__, names)), going.failures(), is_interrupted)
 
 
 class _InterruptedError(Exception):
@@ -163,7 +195,7 @@ class _Going:
             self._stop_engines()
             collected.failure = self._failure(failed.stage, str(failed))
             self.shown.say(f"{name}: failed at {failed.stage}: {failed}")
-        if turn.repeat == self.bench.experiment.repeats:
+        if collected.failure is not None or turn.repeat == self.bench.experiment.repeats:
             self._write(name)
 
     def _measure(self, turn: Turn, position: int, collected: Collected) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from pointsman.bench.engines.external import External
@@ -13,10 +13,11 @@ from pointsman.bench.engines.machine import Machine
 from pointsman.bench.engines.placement import on_gpus
 from pointsman.bench.engines.protocol import Engine, HandOff, Instance, Model, Role
 from pointsman.bench.engines.sglang import Sglang
-from pointsman.bench.engines.tiny_model import tiny_model
+from pointsman.bench.engines.tiny_model import NEEDS as TINY_NEEDS
+from pointsman.bench.engines.tiny_model import tiny_model, tiny_path
 from pointsman.bench.engines.vllm import Vllm
 from pointsman.bench.experiment import SPLIT, Experiment, Group
-from pointsman.core.errors import InputError
+from pointsman.bench.hardware import usable_cores
 
 TINY = "tiny"  # the id of the model that we make ourselves
 LLAMACPP = "llamacpp"
@@ -39,14 +40,25 @@ def engine_of(experiment: Experiment) -> Engine:
 def model_of(experiment: Experiment) -> Model:
     """What the engine serves, under the name that requests call it by.
 
-    The model ``tiny`` of llama.cpp is made here, where it is not yet.
+    The model ``tiny`` of llama.cpp is made here, where it is not yet, and where it can be.
     """
     wanted = experiment.model
     path = wanted.id
-    if path == TINY and experiment.engine.name == LLAMACPP:
+    if _is_tiny(experiment) and not missing_for_tiny(experiment):
         path = str(tiny_model())
     name = wanted.served_name or _name_of(wanted.id)
     return Model(path, name, wanted.revision, wanted.tokenizer, wanted.dtype)
+
+
+def missing_for_tiny(experiment: Experiment) -> tuple[str, ...]:
+    """Modules without which the model cannot be made; none of one that is not made by us."""
+    if not _is_tiny(experiment) or tiny_path().exists():
+        return ()
+    return tuple(name for name in TINY_NEEDS if find_spec(name) is None)
+
+
+def _is_tiny(experiment: Experiment) -> bool:
+    return experiment.model.id == TINY and experiment.engine.name == LLAMACPP
 
 
 def _name_of(model: str) -> str:
@@ -102,23 +114,12 @@ def roles_of(group: Group) -> list[Role]:
 def cores_of(experiment: Experiment, group: Group) -> list[tuple[int, ...]]:
     """The cores of each replica, of which no two have one in common; none: it has any.
 
-    Raises InputError where there are too few.
+    Where the machine has too few, which is missing then, they are numbered from 0.
     """
-    per_rank, ranks = experiment.hardware.cores_per_rank, group.tp * group.pp
-    if per_rank is None or group.urls:
+    wanted = experiment.cores_of(group)
+    if not wanted:
         return [()] * group.engines
     have = usable_cores()
-    each = per_rank * ranks
-    if each * group.engines > len(have):
-        raise InputError(
-            f"group {group.name}: wants {each * group.engines} cores, {per_rank} a rank; expected"
-            f" at most {len(have)}, which this process may use"
-        )
-    return [tuple(have[n * each : (n + 1) * each]) for n in range(group.engines)]
-
-
-def usable_cores() -> list[int]:
-    """Those that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+    cores = have if wanted <= len(have) else list(range(wanted))
+    each = wanted // group.engines
+    return [tuple(cores[n * each : (n + 1) * each]) for n in range(group.engines)]

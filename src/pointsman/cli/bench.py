@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.cli import options
+from pointsman.cli.timelines import Stories, add_timeline
 
 if TYPE_CHECKING:
     from pointsman.bench.client.progress import Progress
@@ -75,6 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="calibrate on the group of one replica, predict the others before they run, and say"
         " how far off that was (--demo does)",
     )
+    options.add_report(parser)
+    add_timeline(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -82,11 +85,14 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.bench.missing import listed
     from pointsman.bench.run import bench_of, missing_for_bench
     from pointsman.core.errors import MachineError
+    from pointsman.evidence.folder import check_name
 
     experiment, file = _experiment(arguments)
+    if arguments.label is not None:
+        check_name("label", arguments.label)
     folder = arguments.results / (arguments.label or "NEW-LABEL")
     bench = bench_of(experiment, file, folder, os.environ)
-    missing = missing_for_bench(bench)
+    missing = missing_for_bench(bench, folder if arguments.label is not None else None)
     if arguments.check:
         return _checked(bench, missing)
     if arguments.dry_run or _lacks_gpus(bench):
@@ -157,10 +163,13 @@ def _measured(arguments: argparse.Namespace, bench: Bench) -> int:
     foretelling = None
     if arguments.predict or arguments.demo:
         foretelling = Foretelling(bench, options.say)
-    shown = Shown(options.say, _Line().show)
+    line = _Line()
     after_single = None if foretelling is None else foretelling.after_single
-    outcome = run(bench, shown, after_single)
+    outcome = run(bench, Shown(line.say, line.show), after_single)
+    line.close()
     _tell(bench, outcome, foretelling)
+    if outcome.files:
+        _draw(arguments, bench, outcome)
     if outcome.is_interrupted:
         return EXIT_INTERRUPTED
     return 1 if outcome.failures else 0
@@ -192,6 +201,23 @@ def _tell(bench: Bench, outcome: Outcome, foretelling: Foretelling | None) -> No
     options.say(f"decided in {write_decision(bench.folder, document)}")
 
 
+def _draw(arguments: argparse.Namespace, bench: Bench, outcome: Outcome) -> None:
+    """The page and the trace file, as far as asked for."""
+    from pointsman.bench.client.rows import read_rows
+    from pointsman.report.html.page import page_of_label
+    from pointsman.report.timeline.measured import story_of_rows
+
+    if arguments.report is not None:
+        options.write_page(arguments.report, page_of_label(bench.folder, bench.folder.name))
+    stories = Stories(arguments)
+    if stories.are_wanted:
+        for path in outcome.files:
+            rows = bench.folder / "rows" / f"{path.stem}-1.jsonl"
+            if rows.is_file():
+                stories.add(story_of_rows(read_rows(rows), path.stem))
+        stories.deliver()
+
+
 def _rule() -> Rule:
     """As ``pointsman decide`` has it without flags."""
     from pointsman.cli.decide import DEFAULT_MAX_COMM_RATIO, DEFAULT_MAX_IMBALANCE_RATIO
@@ -206,7 +232,19 @@ class _Line:
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
+        self._is_open = False
         self._said_ms: dict[str, float] = {}
+
+    def say(self, message: str) -> None:
+        """A sentence, on a line of its own."""
+        self.close()
+        options.say(message)
+
+    def close(self) -> None:
+        """End the line that is written over."""
+        if self._is_open:
+            print(file=sys.stderr, flush=True)
+        self._is_open = False
 
     def show(self, name: str, progress: Progress) -> None:
         """Where the load of that name is."""
@@ -215,9 +253,18 @@ class _Line:
         line = f"{name}: {progress_line(progress)}"
         is_last = progress.ended == progress.planned
         if self._is_terminal:
-            print(f"\r\x1b[K{line}", end="\n" if is_last else "", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{_cut(line)}", end="", file=sys.stderr, flush=True)
+            self._is_open = True
+            if is_last:
+                self.close()
             return
         said_ms = self._said_ms.get(name, 0.0)
         if is_last or progress.elapsed_ms - said_ms >= _LINE_S * 1e3:
             self._said_ms[name] = progress.elapsed_ms
             print(line, file=sys.stderr, flush=True)
+
+
+def _cut(line: str) -> str:
+    """As wide as the terminal, for a line that went on in the next one is not written over."""
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    return line[: columns - 1] if columns else line

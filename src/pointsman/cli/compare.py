@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_slack(parser)
     options.add_seed(parser)
     options.add_output(parser)
+    options.add_report(parser)
     timelines.add_timeline(parser)
     timelines.add_gantt(parser)
 
@@ -55,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _one_at_a_time(arguments: argparse.Namespace) -> int:
     from pointsman.comparison.policies import compare_policies
     from pointsman.report.comparison import comparison_text
+    from pointsman.report.document import comparison_document
     from pointsman.report.timeline.simulated import story_of_single
     from pointsman.sim.fifo import simulate
 
@@ -67,6 +69,8 @@ def _one_at_a_time(arguments: argparse.Namespace) -> int:
         )
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: comparison_text(comparison, reading, form))
+    name = workload.source.name
+    options.deliver_report(arguments, name, lambda: comparison_document(comparison, reading))
     stories = timelines.Stories(arguments)
     if stories.are_wanted:  # a run is a function of its arguments: this is the same one
         for result in comparison.results:
@@ -90,6 +94,7 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
     from pointsman.core.errors import InputError
     from pointsman.fleet.objectives import with_objectives
     from pointsman.report.fleet_comparison import fleet_comparison_text
+    from pointsman.report.fleet_document import fleet_comparison_document
     from pointsman.sim.kernels import kernels_for
 
     if arguments.cache_hit_speedup is not None:
@@ -109,7 +114,8 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
         objectives=objectives,
         seed=arguments.seed,
         baseline=arguments.baseline,
-        over_time=bool(arguments.over_time),
+        over_time=bool(arguments.over_time or arguments.report),
+        own_intervals=arguments.report is not None,
         on_run=stories.keep,
     )
     workload = _read(arguments)
@@ -123,5 +129,7 @@ def _on_fleet(arguments: argparse.Namespace) -> int:
             options.say(f"warning: {warning}")
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: fleet_comparison_text(comparison, reading, form))
+    name = workload.source.name
+    options.deliver_report(arguments, name, lambda: fleet_comparison_document(comparison, reading))
     stories.deliver([result.policy for result in comparison.results])
     return 0

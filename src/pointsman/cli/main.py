@@ -36,6 +36,7 @@ from pointsman.cli import (
     plan,
     policies,
     replay,
+    report,
     serve,
     trace,
 )
@@ -57,6 +58,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     pick,
     envoy_config,
     replay,
+    report,
     bench,
     mechanism,
     init,

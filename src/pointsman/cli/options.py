@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pointsman.cli import progress
 from pointsman.cli.fleet_flags import FLEET_HELP
@@ -227,11 +227,40 @@ def add_output(
     parser.set_defaults(printed=printed)
 
 
+def add_report(parser: argparse.ArgumentParser) -> None:
+    """Where the result goes as a page."""
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE.html",
+        help="write the result there as a page with charts too: one file that works offline",
+    )
+
+
+def deliver_report(
+    arguments: argparse.Namespace, label: str, document: Callable[[], dict[str, Any]]
+) -> None:
+    """Write the page of a document where ``--report`` says; nothing without it."""
+    from pointsman.report.html.page import page_of_document
+
+    if arguments.report is not None:
+        write_page(arguments.report, page_of_document(document(), label))
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page, whole or not at all, and say so."""
+    from pointsman.core.files import whole_file
+
+    with whole_file(path) as file:
+        file.write(page.encode())
+    say(f"wrote {path}")
+
+
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Refuse files that cannot be written, before the work whose result goes there."""
     from pointsman.core.files import check_can_write
 
-    for name in ("output", "cost_file", "timeline"):
+    for name in ("output", "report", "cost_file", "timeline"):
         path = getattr(arguments, name, None)
         if path is not None:
             check_can_write(path)

@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_running(parser.add_argument_group("running"))
     options.add_seed(parser)
     options.add_output(parser)
+    options.add_report(parser)
 
 
 def _add_hardware(group: argparse._ArgumentGroup) -> None:
@@ -156,6 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.plan.question import default_block_size
     from pointsman.plan.warnings import plan_warnings
     from pointsman.report.plan import plan_text
+    from pointsman.report.plan_document import plan_document
 
     if arguments.top < 1:
         raise wrong_value("plan", "--top", arguments.top, "an integer >= 1")
@@ -173,6 +175,8 @@ def run(arguments: argparse.Namespace) -> int:
             options.say(f"warning: {warning}")
     reading = options.read_options(arguments)
     options.deliver(arguments, lambda form: plan_text(plan, reading, form, arguments.top))
+    name = workloads[0].source.name
+    options.deliver_report(arguments, name, lambda: plan_document(plan, reading))
     return 0
 
 

@@ -42,6 +42,7 @@ def add_parser(actions: Any) -> None:
         help="cells simulated at a time (default: %(default)s)",
     )
     options.add_output(parser, inherits=True)
+    options.add_report(parser)
     parser.set_defaults(act=run)
 
 
@@ -105,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.metrics.goodput import objectives_of
     from pointsman.policies.catalogue import POLICIES
     from pointsman.report.load_bench import bench_text
-    from pointsman.report.load_bench_document import BenchReport
+    from pointsman.report.load_bench_document import BenchReport, bench_document
     from pointsman.sim.kernels import kernels_for
 
     if arguments.jobs < 1:
@@ -125,6 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
                 cells.append(next(results))
     report = BenchReport(asked, tuple(cells))
     options.deliver(arguments, lambda form: bench_text(report, form))
+    options.deliver_report(arguments, "policies bench", lambda: bench_document(report))
     return 0
 
 

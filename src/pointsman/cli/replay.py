@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fleet_flags.add_fleet_flags(parser)
     options.add_seed(parser)
     options.add_output(parser)
+    options.add_report(parser)
     timelines.add_timeline(parser)
 
 
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.dispatch.log_file import read_log
     from pointsman.policies.catalogue import policy_named
     from pointsman.replay.replay import replay_other, replay_same
-    from pointsman.report.replay import replay_text
+    from pointsman.report.replay import replay_document, replay_text
     from pointsman.report.timeline.recorded import story_of_log
 
     _check_flags(arguments)
@@ -72,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     if other is not None and arguments.fleet is not None:
         effect = _effect(arguments, log, other, stories)
     options.deliver(arguments, lambda form: replay_text(result, form, effect))
+    name = arguments.logs[0].name
+    options.deliver_report(arguments, name, lambda: replay_document(result, effect))
     stories.deliver()
     return EXIT_DIFFERS if other is None and result.differences else 0
 
@@ -105,7 +108,8 @@ def _effect(
         objectives=objectives,
         seed=arguments.seed,
         baseline=arguments.baseline or recorded.label,
-        over_time=bool(arguments.over_time),
+        over_time=bool(arguments.over_time or arguments.report),
+        own_intervals=arguments.report is not None,
         on_run=stories.keep,
     )
     workload = workload_of(log)

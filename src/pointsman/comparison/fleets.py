@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pointsman.comparison.differences import Difference, Outcome, differences, outcome_of
 from pointsman.comparison.locality_audit import LocalityAudit, audit_fleet
 from pointsman.comparison.over_time import OverTime, over_time_of
+from pointsman.comparison.own_intervals import own_intervals
 from pointsman.core.errors import unknown_name, wrong_value
 from pointsman.fleet.asked import asked_of_groups, most_of, range_warnings
 from pointsman.fleet.description import FleetDescription
+from pointsman.metrics.distribution import Quantiles, quantiles_of
 from pointsman.metrics.goodput import Objectives
 from pointsman.metrics.latency import Answers
+from pointsman.metrics.reasons import ReasonsOverTime, reasons_over_time
 from pointsman.metrics.replicas import ReplicaFigures, ReplicaLoads, Skews, replica_figures, skews
 from pointsman.metrics.service import reason_counts
 from pointsman.metrics.serving import ServingMetrics, serving_metrics
@@ -21,6 +24,7 @@ from pointsman.metrics.thrashing import thrashing_warnings
 from pointsman.policies.policy import Policy, check_each_once
 from pointsman.sim.batching import BatchingFleet, FleetRun, simulate_fleet
 from pointsman.sim.outcome import answers_of, gaps_of, loads_of
+from pointsman.verdict.uncertainty import Interval
 from pointsman.workload.workload import Workload
 
 EVERYWHERE = "all"
@@ -31,13 +35,15 @@ class Trial:
     """What the policies are held against, and the seed of all draws.
 
     ``baseline`` is the name or label of one of them; None takes the best. ``over_time`` keeps
-    samples of every replica. ``on_run`` gets each policy's run before it is let go.
+    samples of every replica, ``own_intervals`` intervals of figures that stand alone. ``on_run``
+    gets each policy's run before it is let go.
     """
 
     objectives: Objectives | None = None
     seed: int = 0
     baseline: str | None = None
     over_time: bool = False
+    own_intervals: bool = False
     on_run: Callable[[FleetRun], None] = lambda _: None
 
 
@@ -62,6 +68,9 @@ class FleetResult:
     to_best: tuple[Difference, ...] = ()
     audit: LocalityAudit | None = None  # of policies that choose locality within a bound
     over_time: OverTime | None = None  # where it was asked for
+    quantiles: dict[str, Quantiles] = field(default_factory=dict)  # of latencies and the hand-off
+    reasons_over_time: ReasonsOverTime | None = None
+    intervals: dict[str, Interval | None] = field(default_factory=dict)  # where asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,7 @@ def _result(run: FleetRun, name: str, gpus: int, trial: Trial) -> FleetResult:
     answers, loads = answers_of(run), loads_of(run)
     metrics = serving_metrics(answers, loads, trial.objectives, gpus, gaps_of(run))
     replicas, pools = _pools(run, answers, loads, metrics)
+    outcome = outcome_of(answers, trial.objectives)
     return FleetResult(
         policy=run.policy,
         name=name,
@@ -146,10 +156,25 @@ def _result(run: FleetRun, name: str, gpus: int, trial: Trial) -> FleetResult:
         reasons=reason_counts(run.reason, run.policy.reasons),
         replicas=replicas,
         skews=pools,
-        outcome=outcome_of(answers, trial.objectives),
+        outcome=outcome,
+        quantiles=_quantiles(answers),
+        reasons_over_time=reasons_over_time(run.arrival_ms, run.reason, run.policy.reasons),
         audit=audit_fleet(run),
         over_time=over_time_of(run) if trial.over_time else None,
+        intervals=own_intervals(outcome, trial.seed) if trial.own_intervals else {},
     )
+
+
+def _quantiles(answers: Answers) -> dict[str, Quantiles]:
+    columns = {
+        "queue_wait_ms": answers.queue_wait_ms,
+        "ttft_ms": answers.ttft_ms,
+        "tpot_ms": answers.tpot_ms,
+        "e2e_ms": answers.e2e_ms,
+    }
+    if answers.handoff_ms is not None:
+        columns["handoff_ms"] = answers.of_finished(answers.handoff_ms)
+    return {name: quantiles_of(column) for name, column in columns.items()}
 
 
 def _pools(

@@ -85,12 +85,16 @@ class AtLoad:
 
 @dataclass(frozen=True, slots=True)
 class HeldLoad:
-    """The largest load found at which the target is met; 0 and no figures where there is none."""
+    """The largest load found at which the target is met; 0 and no figures where there is none.
+
+    ``tried``: every load of the search, the least first.
+    """
 
     load_ratio: float
     at: AtLoad | None
     simulations: int
     simulated_hours: float
+    tried: tuple[AtLoad, ...] = ()
 
 
 def held_load(cell: Cell, policy: Policy, target: Target, guess: float = 1.0) -> HeldLoad:
@@ -191,4 +195,5 @@ class _Search:
             at=at,
             simulations=len(self._tried),
             simulated_hours=sum(each.simulated_ms for each in self._tried.values()) / _MS_PER_HOUR,
+            tried=tuple(self._tried[place] for place in sorted(self._tried)),
         )

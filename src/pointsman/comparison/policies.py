@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pointsman.comparison.locality_audit import LocalityAudit, audit_single
+from pointsman.metrics.distribution import Quantiles, quantiles_of
+from pointsman.metrics.reasons import ReasonsOverTime, reasons_over_time
 from pointsman.metrics.service import (
     ReplicaLoad,
     ServiceMetrics,
@@ -27,6 +29,8 @@ class PolicyResult:
     reasons: dict[str, int]
     replicas: list[ReplicaLoad]
     audit: LocalityAudit | None = None  # of policies that choose locality within a bound
+    quantiles: dict[str, Quantiles] = field(default_factory=dict)  # of queue wait and latency
+    reasons_over_time: ReasonsOverTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,11 @@ def _result(workload: Workload, policy: Policy, fleet: FifoFleet, seed: int) -> 
         metrics=service_metrics(routed.served, fleet.replicas),
         reasons=reason_counts(routed.reason, policy.reasons),
         replicas=replica_loads(routed.served, fleet.replicas),
+        quantiles={
+            "queue_wait_ms": quantiles_of(routed.queue_wait_ms),
+            "latency_ms": quantiles_of(routed.finish_ms - workload.arrival_ms),
+        },
+        reasons_over_time=reasons_over_time(workload.arrival_ms, routed.reason, policy.reasons),
         audit=audit_single(routed),
     )
 

@@ -12,7 +12,7 @@ from pointsman.core.files import read_file
 from pointsman.costs.calibrated import SCHEMA, read_calibrated
 from pointsman.costs.files import read_costs
 from pointsman.costs.iteration import IterationCosts
-from pointsman.workload.workload import MAX_TIME_MS, MAX_TOKENS
+from pointsman.workload.workload import MAX_TIME_MS
 
 # Where nobody says what iterations cost: of the order of an 8B model on a current GPU. What is
 # learned corrects them; between replicas that are alike only their proportions matter.
@@ -24,6 +24,8 @@ DEFAULT_COSTS = IterationCosts(
     per_attention_ms=5e-7,
 )
 
+LONGEST_PROMPT_TOKENS = 1 << 27  # twice the bytes of the largest body that the router takes
+
 
 class ReplicaFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is known of a replica beforehand; 0: not known."""
@@ -34,15 +36,16 @@ class ReplicaFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_facts(where: str, facts: ReplicaFacts) -> None:
-    """Raises InputError for costs below 0, and for ones that price a largest prompt beyond all
+    """Raises InputError for costs below 0, and for ones that price a longest prompt beyond all
     clocks."""
     costs = facts.costs
     for name in costs.__struct_fields__:
         if not 0.0 <= getattr(costs, name) < math.inf:
             raise wrong_value(where, name, getattr(costs, name), "a finite number >= 0")
-    dearest_ms = MAX_TOKENS * (costs.per_prefill_token_ms + costs.per_attention_ms * MAX_TOKENS)
+    tokens = LONGEST_PROMPT_TOKENS
+    dearest_ms = tokens * (costs.per_prefill_token_ms + costs.per_attention_ms * tokens)
     if not dearest_ms <= MAX_TIME_MS:
-        what = f"the prefill of {MAX_TOKENS} tokens"
+        what = f"the prefill of {tokens} tokens"
         raise wrong_value(where, what, dearest_ms, f"at most {MAX_TIME_MS:g} ms")
     for name in ("max_num_seqs", "kv_tokens"):
         if getattr(facts, name) < 0:

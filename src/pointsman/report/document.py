@@ -14,6 +14,8 @@ from pointsman.comparison.advice import advise
 from pointsman.comparison.estimate import Estimate
 from pointsman.comparison.policies import Comparison, PolicyResult
 from pointsman.core.percentiles import PERCENTILE_METHOD
+from pointsman.metrics.distribution import QUANTILE_LEVELS
+from pointsman.metrics.reasons import ReasonsOverTime
 from pointsman.policies.policy import Policy
 from pointsman.report.locality_audit import audit_document
 from pointsman.sim.fifo import FifoFleet
@@ -53,6 +55,7 @@ def comparison_document(comparison: Comparison, reading: ReadOptions) -> dict[st
     return {
         **head(COMPARE_SCHEMA),
         "percentile_method": PERCENTILE_METHOD,
+        "quantile_levels": QUANTILE_LEVELS,
         "workload": workload_document(comparison.workload, reading),
         "fleet": fleet_document(comparison.fleet, comparison.seed),
         "results": [_result_document(result) for result in comparison.results],
@@ -124,6 +127,11 @@ def policy_document(policy: Policy) -> dict[str, Any]:
     return {"policy": policy.name, "label": policy.label, "parameters": dict(policy.parameters)}
 
 
+def over_time_document(reasons: ReasonsOverTime | None) -> dict[str, Any] | None:
+    """How often each reason decided in each step; None where nobody counted."""
+    return None if reasons is None else asdict(reasons)
+
+
 def _result_document(result: PolicyResult) -> dict[str, Any]:
     return {
         **policy_document(result.policy),
@@ -131,4 +139,6 @@ def _result_document(result: PolicyResult) -> dict[str, Any]:
         "reasons": result.reasons,
         "locality_audit": audit_document(result.audit),
         "replicas": [asdict(load) for load in result.replicas],
+        "quantiles": result.quantiles,
+        "reasons_over_time": over_time_document(result.reasons_over_time),
     }

@@ -13,7 +13,13 @@ from pointsman.comparison.fleets import FleetComparison, FleetResult
 from pointsman.core.percentiles import PERCENTILE_METHOD
 from pointsman.costs.roofline import Instance
 from pointsman.fleet.groups import Group
-from pointsman.report.document import head, policy_document, workload_document
+from pointsman.metrics.distribution import QUANTILE_LEVELS
+from pointsman.report.document import (
+    head,
+    over_time_document,
+    policy_document,
+    workload_document,
+)
 from pointsman.report.locality_audit import audit_document
 from pointsman.sim.batching_state import ENGINE_MODEL
 from pointsman.workload.reading import ReadOptions
@@ -27,6 +33,7 @@ def fleet_comparison_document(comparison: FleetComparison, reading: ReadOptions)
     return {
         **head(FLEET_SCHEMA),
         "percentile_method": PERCENTILE_METHOD,
+        "quantile_levels": QUANTILE_LEVELS,
         "workload": workload_document(comparison.workload, reading),
         "fleet": described_document(comparison),
         "objectives": None if objectives is None else asdict(objectives),
@@ -98,6 +105,11 @@ def _result_document(result: FleetResult) -> dict[str, Any]:
         "reasons": result.reasons,
         "locality_audit": audit_document(result.audit),
         "replicas": [asdict(replica) for replica in result.replicas],
+        "quantiles": result.quantiles,
+        "intervals": {
+            name: None if each is None else asdict(each) for name, each in result.intervals.items()
+        },
+        "reasons_over_time": over_time_document(result.reasons_over_time),
         "over_time": None if result.over_time is None else asdict(result.over_time),
     }
 

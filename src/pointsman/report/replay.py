@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, astuple, fields
+from typing import Any
 
 from pointsman.comparison.fleets import FleetComparison
 from pointsman.replay.replay import Difference, Replay
@@ -27,16 +28,21 @@ def replay_text(replay: Replay, form: str, effect: FleetComparison | None = None
     ``effect``: what the other policy would have led to, simulated; csv does not hold it.
     """
     if form == "json":
-        facts = {**asdict(replay), "agreeing": replay.agreeing}
-        if effect is not None:
-            facts["simulation"] = fleet_comparison_document(effect, ReadOptions())
-        return text_of({**head(REPLAY_SCHEMA), **facts})
+        return text_of(replay_document(replay, effect))
     if form == "csv":
         names = [field.name for field in fields(Difference)]
         return csv_text(names, [astuple(item) for item in replay.differences])
     if effect is None:
         return _table(replay)
     return _table(replay) + _SIMULATED + fleet_comparison_text(effect, ReadOptions(), form)
+
+
+def replay_document(replay: Replay, effect: FleetComparison | None) -> dict[str, Any]:
+    """All that was found, and the simulation where there is one."""
+    facts = {**asdict(replay), "agreeing": replay.agreeing}
+    if effect is not None:
+        facts["simulation"] = fleet_comparison_document(effect, ReadOptions())
+    return {**head(REPLAY_SCHEMA), **facts}
 
 
 def _table(replay: Replay) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,9 +15,10 @@ Route = Callable[[dict], tuple[int, object]]
 
 
 class Routes(BaseHTTPRequestHandler):
-    """A route answers with a status and an object, or a text."""
+    """A route answers with a status and an object, or a text, or events one by one."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         self._answer("GET")
@@ -28,6 +30,9 @@ class Routes(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         route = self.server.routes.get(f"{method} {self.path.partition('?')[0]}")
         status, what = (404, {}) if route is None else route(json.loads(body or b"{}"))
+        if isinstance(what, Iterator):
+            self._stream(what)
+            return
         content = what.encode() if isinstance(what, str) else json.dumps(what).encode()
         self.send_response(status)
         self.send_header(
@@ -36,6 +41,19 @@ class Routes(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def _stream(self, events: Iterator[object]) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self.close_connection = True  # unless all of it is taken
+        with suppress(OSError):
+            for event in events:
+                line = b"data: %b\n\n" % json.dumps(event).encode()
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
+            self.wfile.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+            self.close_connection = False
 
     def log_message(self, *_) -> None:
         pass

@@ -21,6 +21,7 @@ from pointsman.bench.prediction.report import against
 from pointsman.core.errors import InputError
 from pointsman.costs.calibrated import SCHEMA, CostFile, EngineFacts, Residuals, ValidityRange
 from pointsman.evidence.measured import MeasuredRun, Told, group_figures
+from pointsman.metrics.goodput import Objectives
 from tests.bench.prediction.made import (
     ALONE,
     COSTS,
@@ -41,6 +42,15 @@ NOT_TOLD = {
 }
 APART = Group(name="g2", mode=SPLIT, prefills=1, decodes=1, policies=("round_robin",))
 PAIRS = GroupRun("g2", APART, "round_robin")
+
+MINE = """
+from pointsman import policy
+
+
+@policy(rule="", source="", reasons=("only",), parameters={"ttft_ms": 3000.0})
+def mine(request, view, parameters):
+    return (request.sequence % 2 if parameters[0] < 100.0 else 1), 0
+"""
 
 
 def known(offered: Offered, overhead_ms: float = 0.0) -> Calibrated:
@@ -160,6 +170,18 @@ def test_costs_of_other_ranks_a_lower_cap_and_longer_prompts_are_remarked(exact)
     found = predict(exact, wide, capped, MADE_AT)
     assert any("fitted with tp 1" in remark for remark in found.remarks)
     assert any("beyond 1" in remark for remark in found.remarks)
+
+
+def test_a_policy_of_a_file_is_sought_from_its_folder_and_told_the_objectives(exact, tmp_path):
+    """It takes turns where the objective is short, and else sends all to the second of two."""
+    (tmp_path / "mine.py").write_text(MINE)
+    group = Group(name="mine", replicas=2, policies=("mine.py:mine",))
+    run = GroupRun("mine", group, "mine.py:mine")
+    offered = replace(OPEN, folder=tmp_path)
+    lax = predict(exact, run, offered, MADE_AT)
+    strict = predict(exact, run, replace(offered, objectives=Objectives(ttft_ms=1.0)), MADE_AT)
+    assert lax.metrics == predict(exact, ALONE, OPEN, MADE_AT).metrics
+    assert strict.metrics == predict(exact, behind("round_robin"), OPEN, MADE_AT).metrics
 
 
 def test_a_router_that_the_fitted_group_did_not_have_is_remarked(exact):

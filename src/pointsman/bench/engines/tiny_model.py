@@ -29,6 +29,7 @@ KV_HEADS = HEADS // 2
 FEED_FORWARD = 3 * HIDDEN
 CONTEXT = 8192
 
+NEEDS = ("gguf", "tokenizers")  # modules
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -41,8 +42,7 @@ TRAINING_FILES = 150
 def tiny_model(folder: Path | None = None) -> Path:
     """The file, made at the first call; it is kept in ``folder``, else in the user's cache folder
     ($XDG_CACHE_HOME or ~/.cache). Made at the same time by several, it is there once, whole."""
-    name = f"tiny-{HIDDEN}x{LAYERS}-{sys.version_info.major}{sys.version_info.minor}.gguf"
-    path = (models_folder() if folder is None else folder) / name
+    path = tiny_path(folder)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".gguf")
@@ -53,6 +53,12 @@ def tiny_model(folder: Path | None = None) -> Path:
         finally:
             Path(temporary).unlink(missing_ok=True)
     return path
+
+
+def tiny_path(folder: Path | None = None) -> Path:
+    """Where ``tiny_model`` has it, or would have it."""
+    name = f"tiny-{HIDDEN}x{LAYERS}-{sys.version_info.major}{sys.version_info.minor}.gguf"
+    return (models_folder() if folder is None else folder) / name
 
 
 def models_folder() -> Path:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pointsman.bench.client.arrivals import ClosedLoop, Loop, OpenLoop
 from pointsman.bench.client.load import Warmup
 from pointsman.calibrate.setup import DEFAULT_BLOCK_SIZE
 from pointsman.core.checks import check_seed
 from pointsman.core.errors import wrong_value
+from pointsman.metrics.goodput import Objectives
 from pointsman.sim import conditions
 from pointsman.workload.workload import MISSING, Workload
 
@@ -19,8 +21,9 @@ LEAST_REQUESTS = 5
 class Offered:
     """The requests and how they are sent; ``seeds`` are of the simulated draws, one a repeat.
 
-    ``workload_sha256`` as the evidence has it. Raises InputError where there is too little to fit
-    to.
+    ``workload_sha256`` as the evidence has it. ``objectives`` are told to policies that go by them;
+    ``folder``: where files of policies are sought. Raises InputError where there is too little to
+    fit to.
     """
 
     workload: Workload
@@ -28,6 +31,8 @@ class Offered:
     warmup: Warmup = field(default_factory=Warmup)
     seeds: tuple[int, ...] = (0,)
     workload_sha256: str | None = None
+    objectives: Objectives | None = None
+    folder: Path = Path()
 
     def __post_init__(self) -> None:
         if len(self.workload) < LEAST_REQUESTS:

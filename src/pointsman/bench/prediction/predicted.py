@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from pointsman.bench.client.arrivals import OpenLoop
-from pointsman.bench.experiment import SPLIT, GroupRun
+from pointsman.bench.experiment import SPLIT, GroupRun, policy_from
 from pointsman.bench.prediction.calibrated import Calibrated
 from pointsman.bench.prediction.handoff import LEFT_OUT, UNKNOWN, Handoff, split_of
 from pointsman.bench.prediction.offered import Offered
@@ -23,6 +23,7 @@ from pointsman.costs.iteration import IterationCosts
 from pointsman.evidence.folder import check_name, pretty, write_new
 from pointsman.evidence.measured import MeasuredRun, Told, group_figures
 from pointsman.evidence.metrics import MetricName, Metrics
+from pointsman.fleet.objectives import with_objectives
 from pointsman.metrics.concurrency import most_at_once
 from pointsman.metrics.latency import Answers
 from pointsman.metrics.rates import prompt_fraction
@@ -125,12 +126,19 @@ def _answers(
     if loop is not None:
         loop = replace(loop, think_ms=loop.think_ms + before_ms)
     conditions = Conditions(closed_loop=loop)
-    answers = answers_of(simulate_fleet(offered.workload, _policy(run), fleet, conditions, seed))
+    answers = answers_of(
+        simulate_fleet(offered.workload, _policy(run, offered), fleet, conditions, seed)
+    )
     return replace(answers, arrival_ms=answers.arrival_ms - before_ms)
 
 
-def _policy(run: GroupRun) -> Policy:
-    return round_robin if run.policy is None else policy_named(run.policy)
+def _policy(run: GroupRun, offered: Offered) -> Policy:
+    """The very one that the router will be told."""
+    if run.policy is None:
+        return round_robin
+    text = policy_from(run.policy, offered.folder)
+    (told,) = with_objectives([text], [policy_named(text)], offered.objectives)
+    return told
 
 
 def _fleet(

@@ -1,0 +1,163 @@
+"""Charts as SVG, with the places of their values for whoever points at them.
+
+``Drawing.spots`` is what the page's script reads: a series' name and style, and of each point its
+place and its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pointsman.report.html.charts.chart import BAR, POINTS, STEPS, Axis, Plot, Point, Rows, Series
+from pointsman.report.html.charts.frame import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Paper,
+    references,
+    svg,
+    x_axis,
+    y_axis,
+)
+from pointsman.report.html.charts.marks import (
+    Placed,
+    band,
+    bar,
+    line,
+    rule,
+    shape,
+    style_class,
+    whisker,
+    words,
+)
+from pointsman.report.html.charts.scale import Scale, scale_for
+from pointsman.report.html.markup import Markup, joined, tag
+from pointsman.report.table import number
+
+_HEIGHT = 240.0
+_DIGITS = 4
+_MOST_MARKED = 15  # points of a line; more are the line alone
+_NAME, _LANE, _GAP, _THICKNESS = 15.0, 13.0, 5.0, 9.0  # of a row: its name, a series, below
+
+Spot = tuple[float, float, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The picture, and its values: by series a name, a style and the spots."""
+
+    svg: Markup
+    spots: tuple[tuple[str, int, tuple[Spot, ...]], ...]
+
+
+def draw_plot(plot: Plot) -> Drawing:
+    """Two axes and every series between them."""
+    paper = Paper(LEFT, WIDTH - RIGHT, TOP, _HEIGHT - BOTTOM)
+    lines_x = [each.value for each in plot.references if each.across == "x"]
+    lines_y = [each.value for each in plot.references if each.across == "y"]
+    x = scale_for(plot.x, [*_values(plot.series, "x"), *lines_x], paper.left, paper.right)
+    y = scale_for(plot.y, [*_bounds(plot.series, "y"), *lines_y], paper.bottom, paper.top)
+    placed = [[_placed(point, x, y) for point in each.points] for each in plot.series]
+    parts = [*x_axis(plot.x, x, paper), *y_axis(plot.y, y, paper)]
+    parts += [_series(each, at) for each, at in zip(plot.series, placed, strict=True) if at]
+    parts += references(plot.references, x, y, paper)
+    spots = tuple(
+        (each.name, each.style, tuple(_spots(each, at, (plot.x, plot.y))))
+        for each, at in zip(plot.series, placed, strict=True)
+    )
+    return Drawing(svg(plot.title, _HEIGHT, parts), spots)
+
+
+def draw_rows(rows: Rows) -> Drawing:
+    """A row a name, a lane in it a series."""
+    pitch = _NAME + _LANE * len(rows.series) + _GAP
+    height = TOP + pitch * len(rows.names) + BOTTOM
+    paper = Paper(10.0, WIDTH - RIGHT, TOP - 10.0, height - BOTTOM)
+    lines = [each.value for each in rows.references]
+    values = [*_values(rows.series, "x"), *_bounds(rows.series, ""), *lines]
+    x = scale_for(rows.x, values, paper.left, paper.right)
+    parts = [*x_axis(rows.x, x, paper)]
+    parts += [
+        words(name, paper.left, TOP + pitch * k + _NAME - 5, "name")
+        for k, name in enumerate(rows.names)
+    ]
+    spots = []
+    for lane, each in enumerate(rows.series):
+        at = [_in_row(point, x, TOP + _NAME + _LANE * (lane + 0.5), pitch) for point in each.points]
+        parts.append(_lane(each, at, x))
+        spots.append((each.name, each.style, tuple(_row_spots(each, at, rows))))
+    parts += references(rows.references, x, None, paper)
+    return Drawing(svg(rows.title, height, parts), tuple(spots))
+
+
+def _values(series: Iterable[Series], name: str) -> Iterator[float]:
+    return (getattr(point, name) for each in series for point in each.points)
+
+
+def _bounds(series: Sequence[Series], name: str) -> Iterator[float]:
+    """The bounds of intervals, and the values themselves where they are on axis ``name``."""
+    for each in series:
+        for point in each.points:
+            yield from (end for end in (point.low, point.high) if end is not None)
+            if name:
+                yield getattr(point, name)
+
+
+def _placed(point: Point, x: Scale, y: Scale) -> Placed:
+    low = None if point.low is None else y.at(point.low)
+    high = None if point.high is None else y.at(point.high)
+    return Placed(x.at(point.x), y.at(point.y), low, high)
+
+
+def _in_row(point: Point, x: Scale, first: float, pitch: float) -> Placed:
+    low = None if point.low is None else x.at(point.low)
+    high = None if point.high is None else x.at(point.high)
+    return Placed(x.at(point.x), first + pitch * point.y, low, high)
+
+
+def _series(series: Series, at: Sequence[Placed]) -> Markup:
+    if series.mark == POINTS:
+        marks = [joined((whisker(each, upright=True), shape(each, series.style))) for each in at]
+    else:
+        marks = [band(at), line(at, series.style, series.mark == STEPS)]
+        marks += [shape(each, series.style) for each in at] if len(at) <= _MOST_MARKED else []
+    return tag("g", {"class": style_class(series.style)}, *marks)
+
+
+def _lane(series: Series, at: Sequence[Placed], x: Scale) -> Markup:
+    origin = x.at(0.0)
+    if series.mark == BAR:
+        marks = [bar(each, origin, _THICKNESS) for each in at]
+    else:
+        left, right = x.begin, x.end
+        marks = [rule(left, y, right, y, "lane") for y in sorted({each.y for each in at})]
+        marks += [shape(each, series.style) for each in at]
+    marks += [whisker(each, upright=False) for each in at]
+    return tag("g", {"class": style_class(series.style)}, *marks)
+
+
+def _spots(series: Series, at: Sequence[Placed], axes: tuple[Axis, Axis]) -> Iterator[Spot]:
+    for point, place in zip(series.points, at, strict=True):
+        texts = _text(point.x, axes[0]), _text(point.y, axes[1])
+        yield (round(place.x, 1), round(place.y, 1), *texts, _more(point, axes[1]))
+
+
+def _row_spots(series: Series, at: Sequence[Placed], rows: Rows) -> Iterator[Spot]:
+    for point, place in zip(series.points, at, strict=True):
+        name = rows.names[int(point.y)]
+        more = _more(point, rows.x)
+        yield round(place.x, 1), round(place.y, 1), _text(point.x, rows.x), name, more
+
+
+def _more(point: Point, axis: Axis) -> str:
+    parts = [point.label] if point.label else []
+    if point.low is not None and point.high is not None:
+        parts.append(f"{_text(point.low, axis)} to {_text(point.high, axis)}")
+    return ", ".join(parts)
+
+
+def _text(value: float, axis: Axis) -> str:
+    return f"{100 * value:.4g}%" if axis.percent else number(value, _DIGITS)

@@ -1,0 +1,1 @@
+"""From documents and folders to what a page shows."""

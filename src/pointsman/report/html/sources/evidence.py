@@ -1,0 +1,266 @@
+"""Measured groups of one label, with what was decided from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from pointsman.bench.foretelling import REPORT
+from pointsman.bench.stages.rows import JoinedRow
+from pointsman.core.errors import InputError
+from pointsman.core.files import read_file
+from pointsman.evidence.checking import MECHANISM, check_file, is_ours, kind_of
+from pointsman.evidence.deciding import SCOPE
+from pointsman.evidence.decision_file import DecisionDocument, GroupDecision
+from pointsman.evidence.decoding import read_envelope, read_object
+from pointsman.evidence.envelope import Envelope, MechanismRun, ServingGroup
+from pointsman.evidence.folder import DECISION_STEM, evidence_files
+from pointsman.evidence.group import Group, group_of_lesson_file
+from pointsman.report.html.result import AnswerTable, Cell, Column, Result
+from pointsman.report.html.sources.groups import (
+    mechanism_runs,
+    run_of_group,
+    run_of_other,
+)
+from pointsman.report.html.sources.prediction_report import prediction_result
+
+_COLUMNS = (
+    Column("group"),
+    Column("policy"),
+    Column("replicas"),
+    Column("TTFT ms"),
+    Column("TPOT ms"),
+    Column("E2E ms"),
+    Column("E2E P95 ms"),
+    Column("E2E P99 ms"),
+    Column("tokens/s"),
+    Column("queue wait ms"),
+    Column("succeeded", percent=True),
+    Column("decision"),
+)
+_SHOWN = (
+    *("ttft_ms", "tpot_ms", "e2e_ms", "p95_ms", "p99_ms", "throughput_tokens_per_s"),
+    *("queue_wait_ms", "success_rate"),
+)
+_MECHANISM = (Column("strategy"), Column("slowest rank ms"), Column("requests/s, proxy"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """Everything of one run of an experiment."""
+
+    groups: tuple[ServingGroup, ...]
+    mechanisms: tuple[MechanismRun, ...]
+    others: tuple[Group, ...]  # with the lesson's fields, written by somebody else
+    decision: DecisionDocument | None
+    warnings: tuple[str, ...]
+
+
+def evidence_result(folder: Path, label: str) -> Result:
+    """A folder of ``pointsman.evidence/1`` files, their rows and their latest decision.
+
+    Raises InputError where it holds none of ours, or one that cannot be read.
+    """
+    envelopes, others, left_out = _read(folder)
+    if not envelopes and not others:
+        raise InputError(
+            f"{folder}: no evidence; expected *.json that `pointsman bench` wrote, or any that"
+            " `pointsman evidence check` finds sound"
+        )
+    found = [_rows(folder, each) for each in envelopes if isinstance(each, ServingGroup)]
+    facts = _Label(
+        groups=tuple(each for each in envelopes if isinstance(each, ServingGroup)),
+        mechanisms=tuple(each for each in envelopes if isinstance(each, MechanismRun)),
+        others=tuple(others),
+        decision=_latest_decision(folder),
+        warnings=(
+            *left_out,
+            *_warnings(envelopes),
+            *(text for _, texts in found for text in texts),
+        ),
+    )
+    rows = [rows for rows, _ in found]
+    decided = {} if facts.decision is None else {g.group: g for g in facts.decision.groups}
+    predicted = _predicted(folder, label)
+    predicted_tables = () if predicted is None else predicted.tables
+    return Result(
+        label=label,
+        kind="measured groups",
+        verdict="\n".join((_verdict(facts), *(() if predicted is None else (predicted.verdict,)))),
+        tables=(
+            *_tables(facts, decided),
+            *(replace(each, is_folded=True) for each in predicted_tables),
+        ),
+        basis=tuple(_basis(facts)),
+        warnings=(*facts.warnings, *(() if predicted is None else predicted.warnings)),
+        predictions=() if predicted is None else predicted.predictions,
+        runs=(
+            *(
+                run_of_group(group, those, decided.get(group.group))
+                for group, those in zip(facts.groups, rows, strict=True)
+            ),
+            *map(run_of_other, facts.others),
+            *(run for each in facts.mechanisms for run in mechanism_runs(each)),
+        ),
+    )
+
+
+def _warnings(envelopes: Sequence[Envelope]) -> Iterator[str]:
+    """What is to be known of a group's repeats, alike ones once."""
+    for group in envelopes:
+        if isinstance(group, ServingGroup):
+            told = [text for repeat in group.repeats for text in repeat.warnings]
+            told += [f"invalid: {r.invalid}" for r in group.repeats if r.invalid is not None]
+            yield from (f"{group.group}: {text}" for text in dict.fromkeys(told))
+
+
+def _predicted(folder: Path, label: str) -> Result | None:
+    """What was predicted before the groups ran; None where nothing was."""
+    path = folder / REPORT
+    return prediction_result(read_object(path), label) if path.is_file() else None
+
+
+def _read(folder: Path) -> tuple[list[Envelope], list[Group], list[str]]:
+    """Ours, other people's that are sound, and a word for each file that is neither."""
+    envelopes: list[Envelope] = []
+    others: list[Group] = []
+    left_out: list[str] = []
+    for path in evidence_files(folder):
+        document = read_object(path)
+        if not is_ours(document):
+            report = check_file(path)
+            if report.problems or kind_of(document) == MECHANISM:
+                why = report.problems[0].text if report.problems else "is a mechanism run"
+                left_out.append(f"{path.name} is left out: {why}")
+            else:
+                others.append(group_of_lesson_file(document, path, read_file(path)))
+        elif str(document["schema"]).startswith("pointsman.evidence/"):
+            envelopes.append(read_envelope(path))
+        else:
+            left_out.append(f"{path.name} is left out: it is {document['schema']}, no evidence")
+    return envelopes, others, left_out
+
+
+def _rows(folder: Path, group: ServingGroup) -> tuple[list[list[JoinedRow]], list[str]]:
+    """The rows of every repeat that has a file, and a word for each file that is not there."""
+    rows, lost = [], []
+    for repeat in group.repeats:
+        if repeat.rows is None:
+            continue
+        path = folder / repeat.rows.file
+        if path.is_file():
+            rows.append([row for row in _read_rows(path) if not row.is_warmup])
+        else:
+            lost.append(f"{repeat.rows.file} of {group.group} is not there: its rows are left out")
+    return rows, lost
+
+
+def _read_rows(path: Path) -> list[JoinedRow]:
+    decode = msgspec.json.Decoder(JoinedRow).decode
+    rows = []
+    for number, line in enumerate(read_file(path).splitlines(), start=1):
+        try:
+            rows.append(decode(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} line {number}: {error}; expected a request's row") from None
+    return rows
+
+
+def _latest_decision(folder: Path) -> DecisionDocument | None:
+    """Of ``decision.json``, ``decision-2.json``, ... the one with the highest number."""
+    numbered = {
+        int(path.stem.removeprefix(DECISION_STEM).removeprefix("-") or 1): path
+        for path in folder.glob(f"{DECISION_STEM}*.json")
+        if path.stem.removeprefix(DECISION_STEM).removeprefix("-").isdigit()
+        or path.stem == DECISION_STEM
+    }
+    if not numbered:
+        return None
+    path = numbered[max(numbered)]
+    try:
+        return msgspec.json.decode(read_file(path), type=DecisionDocument)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}; expected what `pointsman decide` wrote") from None
+
+
+def _verdict(facts: _Label) -> str:
+    if facts.decision is None:
+        return "Nothing is decided yet: `pointsman decide` says accept, tune or reject."
+    texts = [f"{g.group}: {g.decision}. {g.reason}." for g in facts.decision.groups]
+    texts += [f"{m.file}: {m.decision}. {m.reason}." for m in facts.decision.mechanisms]
+    return "\n".join(texts)
+
+
+def _tables(facts: _Label, decided: dict[str, GroupDecision]) -> Iterator[AnswerTable]:
+    rows = [_row(group, decided.get(group.group)) for group in facts.groups]
+    rows += [_other_row(group, decided.get(group.name)) for group in facts.others]
+    if rows:
+        yield AnswerTable("All groups", _COLUMNS, tuple(rows))
+    for each in facts.mechanisms:
+        strategies = tuple(
+            (row.strategy, row.max_rank_makespan_ms, row.throughput_requests_per_s_proxy)
+            for row in each.metrics.rows
+        )
+        yield AnswerTable(f"Mechanism, {each.evidence_level}", _MECHANISM, strategies)
+
+
+def _row(group: ServingGroup, decision: GroupDecision | None) -> tuple[Cell, ...]:
+    state = "failed" if group.failure is not None else "-"
+    return (
+        group.group,
+        group.layout.policy or "-",
+        group.layout.replicas,
+        *(getattr(group.metrics, name) for name in _SHOWN),
+        state if decision is None else decision.decision,
+    )
+
+
+def _other_row(group: Group, decision: GroupDecision | None) -> tuple[Cell, ...]:
+    figures: dict[str, float | None] = {str(n): each.value for n, each in group.figures.items()}
+    return (
+        group.name,
+        str(group.shape.policy or "-"),
+        group.shape.replicas,
+        *(figures[name] for name in _SHOWN),
+        "-" if decision is None else decision.decision,
+    )
+
+
+def _basis(facts: _Label) -> Iterator[tuple[str, str]]:
+    if facts.groups:
+        yield from _group_basis(facts.groups)
+    if facts.others:
+        names = ", ".join(group.file for group in facts.others)
+        yield "Quoted", f"as their writers state them: {names}"
+    if facts.mechanisms:
+        first = facts.mechanisms[0]
+        yield "Mechanism", f"{first.evidence_level}, {first.workload.repeats} repeats"
+    if facts.decision is not None:
+        yield "Decision", f"at {facts.decision.level:.0%}, by pointsman {facts.decision.pointsman}"
+
+
+def _group_basis(groups: Sequence[ServingGroup]) -> Iterator[tuple[str, str]]:
+    first = groups[0]
+    repeats = sorted({len(group.repeats) for group in groups})
+    seeds = sorted({repeat.seed for g in groups for repeat in g.repeats if repeat.seed is not None})
+    backend, hardware = first.backend, first.hardware
+    accelerator = (
+        f", {hardware.accelerators} x {hardware.accelerator}" if hardware.accelerator else ""
+    )
+    levels = ", ".join(sorted({group.evidence_level for group in groups}))
+    yield "Requests", f"{first.workload.requests:,} a repeat, {first.workload.load} load"
+    yield "Workload", f"{first.workload.id} (SHA-256 {first.workload.sha256[:12]})"
+    yield "Repeats", f"{' to '.join(dict.fromkeys(map(str, (repeats[0], repeats[-1]))))} a group"
+    yield "Origin", f"{_origin(first)}: {levels}"
+    yield "Scope", SCOPE[first.evidence_level]
+    yield "Engine", f"{backend.engine} {backend.version or ''}, {backend.model.id}"
+    yield "Hardware", f"{hardware.cpu}, {hardware.cores} cores{accelerator}"
+    yield "Seed", ", ".join(map(str, seeds)) or str(first.workload.seed)
+    yield "Interval", first.definitions.intervals
+
+
+def _origin(group: ServingGroup) -> str:
+    return "simulated" if group.evidence_level == "simulation" else "measured"

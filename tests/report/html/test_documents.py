@@ -1,0 +1,208 @@
+"""Pages of documents: figures are those of the JSON, and what is no result is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+
+import pytest
+
+from pointsman import POLICIES, FifoFleet, workload_of_columns
+from pointsman.comparison.policies import compare_policies
+from pointsman.core.errors import InputError
+from pointsman.metrics.distribution import QUANTILE_LEVELS
+from pointsman.metrics.latency import Spread
+from pointsman.replay.replay import Difference, Replay
+from pointsman.report.document import comparison_document, text_of
+from pointsman.report.html.page import page_of, page_of_document
+from pointsman.report.html.sources.documents import READERS, result_of
+from pointsman.report.html.sources.stages import stages_of
+from pointsman.report.replay import replay_document
+from pointsman.workload.reading import ReadOptions
+
+
+@pytest.fixture(scope="module")
+def compared() -> dict:
+    """A comparison of two policies on two replicas, from its JSON."""
+    count = 200
+    workload = workload_of_columns(
+        [10.0 * k for k in range(count)],
+        service_ms=[5.0 + 40.0 * (k % 3) for k in range(count)],
+        session=[k % 7 for k in range(count)],
+    )
+    policies = [POLICIES["round_robin"], POLICIES["locality_aware"]]
+    comparison = compare_policies(workload, policies, FifoFleet(2))
+    return json.loads(text_of(comparison_document(comparison, ReadOptions())))
+
+
+def test_figures_of_the_answer_are_those_of_the_json(compared):
+    result = result_of(compared, "trace")
+    for row, each in zip(result.tables[0].rows, compared["results"], strict=True):
+        m = each["metrics"]
+        assert row[0] == each["label"]
+        assert row[1:4] == tuple(m[f"p{q}_queue_wait_ms"] for q in (50, 95, 99))
+        assert row[-1] == m["throughput_requests_per_s"]
+    assert result.verdict == compared["advice"]["sentence"]
+
+
+def test_percentiles_of_the_json_are_points_of_the_distribution(compared):
+    for run, each in zip(result_of(compared, "t").runs, compared["results"], strict=True):
+        quantiles = dict(zip(QUANTILE_LEVELS, run.latencies["e2e_ms"].quantiles, strict=True))
+        m = each["metrics"]
+        assert quantiles[0.5] == m["p50_latency_ms"]
+        assert quantiles[0.99] == m["p99_latency_ms"]
+        assert quantiles[1.0] == m["max_latency_ms"]
+
+
+def test_reasons_over_time_add_up_to_the_reasons(compared):
+    for each in compared["results"]:
+        over = each["reasons_over_time"]["counts"]
+        assert {name: sum(counts) for name, counts in over.items()} == each["reasons"]
+
+
+def test_every_digit_of_the_json_is_on_the_page(compared):
+    page = page_of_document(compared, "trace")
+    cells = set(re.findall(r"<td>([^<]*)</td>", page))
+    for each in compared["results"]:
+        for values in each["quantiles"].values():
+            assert {json.dumps(value) for value in values} <= cells
+
+
+def test_a_page_of_the_document_is_the_page_of_its_file(compared):
+    again = json.loads(json.dumps(compared))
+    assert page_of([result_of(again, "trace")]) == page_of_document(compared, "trace")
+
+
+def test_results_of_an_earlier_version_have_no_distributions_and_are_still_shown(compared):
+    earlier = deepcopy(compared)
+    for each in earlier["results"]:
+        del each["quantiles"], each["reasons_over_time"]
+    page = page_of([result_of(earlier, "trace")])
+    assert "Distributions of latencies: no quantiles" in page
+
+
+def test_a_replay_says_how_many_choices_agree():
+    difference = Difference(3, "r3", 12.25, "http://a", "home", "http://b", "home")
+    replay = Replay("queue_aware", "round_robin", 2000, [difference], 1, 0)
+    document = json.loads(text_of(replay_document(replay, None)))
+    result = result_of(document, "log")
+    assert result.verdict.startswith("1,999 of 2,000 choices of queue_aware come out the same")
+    assert result.tables[0].rows[0][3] == "http://a (home)"
+    assert "When do choices differ" in page_of([result])
+
+
+CALIBRATION = {
+    "schema": "pointsman.calibration/1",
+    "recording": "runs/a",
+    "n": 300,
+    "fitted": 100,
+    "figures": {"ttft_ms": {"mean": {"recorded": 100.0, "simulated": 103.0}}},
+    "figures_not_fitted": {"ttft_ms": {"mean": {"recorded": 200.0, "simulated": 190.0}}},
+}
+
+
+def test_a_calibration_is_prediction_against_measurement():
+    result = result_of(CALIBRATION, "calibration")
+    assert [each.error_fraction for each in result.predictions] == pytest.approx([0.03, -0.05])
+    assert "190 ms against 200 ms (-5.0%)" in result.verdict
+
+
+PREDICTION = {
+    "schema": "pointsman.prediction_report/1",
+    "tolerance": 0.1,
+    "groups": [
+        {
+            "group": "g1",
+            "policy": "round_robin",
+            "is_fitted": False,
+            "figures": [
+                {
+                    "name": "p95_ms",
+                    "unit": "ms",
+                    "predicted": 110.0,
+                    "measured": 100.0,
+                    "low": 90.0,
+                    "high": 120.0,
+                    "error": 0.1,
+                    "is_inside": True,
+                    "reason": None,
+                }
+            ],
+            "stages": [
+                {"name": "decode_ms", "predicted_ms": 30.0, "measured_ms": 40.0, "off_ms": -10.0}
+            ],
+            "predicted_cached_fraction": None,
+            "measured_cached_fraction": None,
+            "sentences": ["mean TTFT is off"],
+        }
+    ],
+    "ranking": {},
+    "in_order": {"right": 3, "counted": 4, "overlapping": 1, "without_interval": 0, "wrong": []},
+    "not_measured": {"g2": "it did not run"},
+}
+
+
+def test_a_report_of_predictions_has_errors_by_stage_and_figure():
+    result = result_of(PREDICTION, "prediction")
+    errors = {(e.stage, e.figure): e.error_fraction for e in result.predictions}
+    assert errors == pytest.approx({("decode stage", "mean"): -0.25, ("E2E", "p95"): 0.1})
+    assert "Of 4 pairs of figures that the measurement tells apart, 3 were" in result.verdict
+    assert result.warnings == ("g2 was predicted and not measured: it did not run",)
+    assert result.tables[0].notes == ("g1: mean TTFT is off.",)
+
+
+def test_stages_are_what_is_between_the_means():
+    spreads = {
+        name: Spread(count=5, mean=mean)
+        for name, mean in (
+            ("queue_wait_ms", 10.0),
+            ("ttft_ms", 60.0),
+            ("e2e_ms", 100.0),
+            ("handoff_ms", 15.0),
+            ("decode_wait_ms", 5.0),
+        )
+    }
+    assert stages_of(spreads) == {
+        "queue_wait": 10.0,
+        "prefill": 30.0,
+        "handoff": 15.0,
+        "decode_wait": 5.0,
+        "decode": 40.0,
+    }
+
+
+def test_means_of_different_requests_have_no_stages():
+    spreads = {name: Spread(count=5, mean=1.0) for name in ("queue_wait_ms", "ttft_ms", "e2e_ms")}
+    assert stages_of({**spreads, "e2e_ms": Spread(count=4, mean=1.0)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ([1], "x: no JSON object; expected a result of pointsman"),
+        ({}, "x: schema is missing; expected one of pointsman.calibration/1"),
+        ({"schema": "pointsman.compare/2"}, "did you mean pointsman.compare/1?"),
+        ({"schema": "pointsman.plan/1"}, "missing required field `workload`"),
+    ],
+)
+def test_what_is_no_result_is_refused_by_name(document, message):
+    with pytest.raises(InputError) as error:
+        result_of(document, "x")
+    assert message in str(error.value)
+    assert str(error.value).startswith("x:")
+
+
+@pytest.mark.parametrize("schema", sorted(READERS))
+def test_a_damaged_field_is_named(schema):
+    with pytest.raises(InputError, match=r"^x: .*expected a result as this version"):
+        result_of(
+            {"schema": schema, "workload": 3, "cells": 3, "choices": "a", "n": [], "groups": 1}, "x"
+        )
+
+
+def test_a_field_of_a_wrong_type_is_named_with_its_place(compared):
+    damaged = deepcopy(compared)
+    damaged["results"][1]["metrics"]["p95_latency_ms"] = "soon"
+    with pytest.raises(InputError, match=r"results\[1\]\.metrics\.p95_latency_ms"):
+        result_of(damaged, "x")
