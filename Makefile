@@ -37,7 +37,7 @@ format: $(VENV)/.installed-check
 	$(BIN)/ruff format src tests benchmarks
 
 docs: $(VENV)/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open out/site/index.html"
 
 benchmark: $(VENV)/.installed-test
