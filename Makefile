@@ -10,12 +10,13 @@ PIP_FLAGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format benchmark clean
+.PHONY: help demo test check format docs benchmark clean
 
 help:
 	@echo "make demo       compare three routing policies on a conversation workload"
 	@echo "make test       all tests"
 	@echo "make check      linters, types, layers"
+	@echo "make docs       the documentation as a site, in out/site; every link checked"
 	@echo "make benchmark  speed and memory of the engine"
 
 demo: $(VENV)/.installed
@@ -34,6 +35,10 @@ check: $(VENV)/.installed-check
 format: $(VENV)/.installed-check
 	$(BIN)/ruff check --fix src tests benchmarks
 	$(BIN)/ruff format src tests benchmarks
+
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open out/site/index.html"
 
 benchmark: $(VENV)/.installed-test
 	for file in engine_speed shared_prefix user_policy dict_functions engine_memory command_time fleet_speed plan_speed; do \
@@ -55,6 +60,10 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 # The real engine is a wheel of its own; where there is none its tests are skipped with a word.
 $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) --editable '.[test,llamacpp]' || $(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.created pyproject.toml
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.installed-check: $(VENV)/.installed-test

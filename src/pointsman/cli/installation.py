@@ -27,6 +27,7 @@ GIVES = {
     "browser": "the tests of the pages, in a real browser",
     "test": "the tests of Pointsman itself",
     "check": "its linters, types and layers",
+    "docs": "its documentation as a site (make docs)",
 }
 
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?$")
