@@ -10,7 +10,7 @@ from pointsman.bench.engines.processes import shown
 from pointsman.bench.engines.protocol import Launch, Ports
 from pointsman.bench.experiment import SPLIT, GroupRun
 from pointsman.bench.groups import Bench, asked_for
-from pointsman.bench.router import Behind, command_of
+from pointsman.bench.router import Behind, as_typed, command_of
 from pointsman.bench.shapes import handoff_of, instances_of, placed
 
 _FIRST_PORT, _FIRST_MEETING, _ROUTER_PORT = 8001, 9001, 8000
@@ -50,4 +50,4 @@ def _lines(bench: Bench, run: GroupRun) -> Iterator[str]:
     handoff = handoff_of(group, bench.engine, Path()) if group.mode == SPLIT else None
     asked = asked_for(bench, run, f"{run.name}-1", handoff.protocol if handoff else None)
     if asked is not None:
-        yield shown(command_of(asked, behind, _ROUTER_PORT), {})
+        yield shown(as_typed(command_of(asked, behind, _ROUTER_PORT)), {})

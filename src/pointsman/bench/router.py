@@ -20,6 +20,7 @@ READY_DEADLINE_S = 120.0  # the first start of a version compiles
 _PAUSE_S = 0.05
 _GRACE_S = 10.0
 _SCRAPE_S = "1"
+_WORDS_OF_PYTHON = 3  # python -m pointsman
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def routed(asked: Asked, replicas: Sequence[Running], log: Path) -> Iterator[Rou
     asked.decision_log.parent.mkdir(parents=True, exist_ok=True)
     process = Process(command, log, {}, _GRACE_S)
     try:
-        router = Router(local_url(port), shown(command, {}), log, process)
+        router = Router(local_url(port), shown(as_typed(command), {}), log, process)
         _wait_until_ready(router)
         yield router
     finally:
@@ -70,6 +71,11 @@ class Behind:
     url: str
     role: str = "none"
     bootstrap_port: int | None = None
+
+
+def as_typed(command: Sequence[str]) -> list[str]:
+    """As a user types it, wherever Python is."""
+    return ["pointsman", *command[_WORDS_OF_PYTHON:]]
 
 
 def command_of(asked: Asked, replicas: Sequence[Behind], port: int) -> list[str]:
