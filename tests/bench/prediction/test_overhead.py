@@ -53,3 +53,19 @@ def test_it_is_never_below_nothing():
 
 def test_prompts_alike_in_length_do_not_tell():
     assert overhead_ms([alone(k, 100) for k in range(10)]) == 0.0
+
+
+def test_where_the_engine_tells_its_prefill_it_is_what_is_beyond_that_in_the_median():
+    beyond = [1.0, 2.0, 2.5, 3.0, 3.5, 4.0, 90.0, 100.0, 110.0]  # median 3.5
+    rows = [
+        row(
+            number,
+            prompt_tokens=100,  # all alike: nothing could be fitted
+            sent_ms=1000.0 * number,
+            first_token_ms=1000.0 * number + 40.0 + each,
+            last_token_ms=1000.0 * number + 200.0 + each,
+            engine_prefill_ms=40.0,
+        )
+        for number, each in enumerate(beyond)
+    ]
+    assert overhead_ms(rows) == pytest.approx(3.5)

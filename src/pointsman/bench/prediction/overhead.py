@@ -1,7 +1,7 @@
 """What a request takes before the engine: HTTP, tokenizing, whatever stands between.
 
 Where the engine tells what the prefill took (llama.cpp), it is what a request that is alone takes
-beyond that, from its intended arrival to its first token. Elsewhere it is fitted:
+beyond that, from its send to its first token. Elsewhere it is fitted:
 
     TTFT of a request that is alone  =  overhead + iteration + b * uncached + e * uncached^2
 
@@ -45,9 +45,9 @@ def overhead_ms(rows: Sequence[Row]) -> float:
 
 
 def _beyond_prefill_ms(row: Row) -> float | None:
-    if row.engine_prefill_ms is None or row.first_token_ms is None:
+    if row.engine_prefill_ms is None or row.first_token_ms is None or row.sent_ms is None:
         return None
-    return row.first_token_ms - row.intended_ms - row.engine_prefill_ms
+    return row.first_token_ms - row.sent_ms - row.engine_prefill_ms
 
 
 def _alone(rows: Sequence[Row]) -> list[Row]:
