@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pointsman.bench.engines.processes import shown
-from pointsman.bench.engines.protocol import Launch, Ports
+from pointsman.bench.engines.protocol import Ports
+from pointsman.bench.engines.running import launch_of
 from pointsman.bench.experiment import SPLIT, GroupRun
 from pointsman.bench.groups import Bench, asked_for
 from pointsman.bench.router import Behind, as_typed, command_of
@@ -41,7 +42,7 @@ def _lines(bench: Bench, run: GroupRun) -> Iterator[str]:
     behind = []
     for number, instance in enumerate(instances):
         ports = Ports(_FIRST_PORT + number, _FIRST_MEETING + number)
-        launch: Launch = bench.engine.launch(instance, ports)
+        launch = launch_of(bench.engine, instance, ports)
         behind.append(Behind(launch.url, instance.role, launch.bootstrap_port))
         if launch.command:
             yield shown(launch.command, dict(launch.environment))

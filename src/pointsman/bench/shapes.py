@@ -21,6 +21,7 @@ from pointsman.bench.hardware import usable_cores
 
 TINY = "tiny"  # the id of the model that we make ourselves
 LLAMACPP = "llamacpp"
+CPU_NICENESS = 10  # engines on CPUs stand back, so that the client and the router are on time
 
 
 def engine_of(experiment: Experiment) -> Engine:
@@ -92,6 +93,7 @@ def instances_of(
             context_tokens=wanted.context_tokens,
             cores=cores[number],
             flags=wanted.flags,
+            niceness=CPU_NICENESS if experiment.hardware.device == "cpu" else 0,
             url=group.urls[number] if group.urls else None,
         )
         for number, role in enumerate(roles_of(group))

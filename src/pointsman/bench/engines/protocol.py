@@ -63,7 +63,8 @@ class Instance:
     that compute, in equal parts for the ranks; none: any. ``gpus``: as CUDA_VISIBLE_DEVICES has
     them; none: any. ``flags``: the engine's own, after ours, so that they win. ``url``: where it
     runs already; it is not started then, nor stopped. ``bootstrap_port``: of such a one, if it is
-    a prefill replica of SGLang.
+    a prefill replica of SGLang. ``niceness``: how far it stands back behind other processes, as
+    ``nice`` has it.
 
     Raises InputError.
     """
@@ -80,6 +81,7 @@ class Instance:
     flags: tuple[str, ...] = ()
     url: str | None = None
     bootstrap_port: int | None = None
+    niceness: int = 0
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from pointsman.bench.engines.http_calls import call, is_ok
@@ -126,8 +127,16 @@ def start(engine: Engine, instance: Instance, log: Path) -> Running:
     return _start_at(engine, instance, Ports(*free_ports(2)), log)
 
 
-def _start_at(engine: Engine, instance: Instance, ports: Ports, log: Path) -> Running:
+def launch_of(engine: Engine, instance: Instance, ports: Ports) -> Launch:
+    """How it is started, as nice as it is to be. Raises InputError."""
     launch = engine.launch(instance, ports)
+    if not instance.niceness or not launch.command:
+        return launch
+    return replace(launch, command=("nice", "-n", str(instance.niceness), *launch.command))
+
+
+def _start_at(engine: Engine, instance: Instance, ports: Ports, log: Path) -> Running:
+    launch = launch_of(engine, instance, ports)
     handoff = instance.handoff
     if launch.command and handoff is not None and handoff.folder is not None:
         handoff.folder.mkdir(parents=True, exist_ok=True)
