@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from pointsman.evidence.deciding import Choice, decide_files
 from pointsman.evidence.envelope import Hardware
 from pointsman.evidence.folder import evidence_files, write_envelope
 from pointsman.evidence.judging import Rule
 from pointsman.report.measured_decision import measured_decision_text
 from pointsman.verdict.decide import Limits
-from tests.evidence.groups import ONE, SLOW, TWO, group, times
+from tests.evidence.groups import ONE, SLOW, TWO, WORKLOAD, group, times
 
 RULE = Rule(Limits(0.8, 0.05))
 
@@ -62,3 +65,14 @@ def test_engines_that_share_their_cores_with_the_router_and_the_client_are_told(
         said = [remark for remark in decision.remarks if "share" in remark]
         wanted = "g1: 2 engine processes, the router and the client share 2 cores"
         assert [each[: len(wanted)] for each in said] == ([wanted] if cores == 2 else [])
+
+
+@pytest.mark.parametrize(("load", "is_said"), [("closed", True), ("open", False)])
+def test_more_throughput_is_a_word_on_replicas_only_where_answers_set_the_pace(
+    tmp_path, load, is_said
+):
+    workload = msgspec.structs.replace(WORKLOAD, load=load)
+    write_envelope(tmp_path, group("g0", ONE, SLOW, workload=workload))
+    write_envelope(tmp_path, group("g1", TWO, times(0.5), (500, 500), workload=workload))
+    (decision,) = decide_files(evidence_files(tmp_path), "run-1", Choice(), RULE).groups
+    assert ("2 times the throughput on 2 times the replicas" in decision.remarks) == is_said

@@ -214,7 +214,9 @@ def _remarks(baseline: Group, candidate: Group, level: str) -> tuple[str, ...]:
     remarks = [f"{group.name}: {text}" for group in (baseline, candidate) for text in group.remarks]
     ours, theirs = (g.figures["throughput_tokens_per_s"].value for g in (baseline, candidate))
     before, after = baseline.shape.replicas, candidate.shape.replicas
-    if ours and theirs and isinstance(before, int) and isinstance(after, int):
+    # In an open load the rate is the arrivals' own, however many replicas there are.
+    has_pace = baseline.facts.load != "open"
+    if has_pace and ours and theirs and isinstance(before, int) and isinstance(after, int):
         remarks.append(
             f"{theirs / ours:.3g} times the throughput on {after / before:.3g} times the replicas"
         )

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from tests.bench.engines.stand_in_engine import MODEL, StandIn, instance, wait_u
 
 STARTER = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from pointsman.bench.engines.running import started
 from tests.bench.engines.stand_in_engine import StandIn, instance
@@ -227,3 +229,18 @@ def test_an_unknown_role_is_refused_with_the_nearest():
 def test_cores_that_the_ranks_cannot_share_in_equal_parts_are_refused():
     with pytest.raises(InputError, match="cores are 3; expected a multiple of tp x pp, which is 2"):
         Instance(MODEL, tp=2, cores=(0, 1, 2))
+
+
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="no priorities here")
+def test_a_replica_that_is_to_stand_back_does_with_its_session(tmp_path):
+    wanted = replace(instance(), niceness=7)
+    with started(StandIn(), [wanted, instance()], tmp_path) as [nice, other]:
+        assert nice.launch.command[:3] == ("nice", "-n", "7")
+        assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in nice.members()} == {7}
+        assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in other.members()} == {0}
+        sessions = [Path(f"/proc/{each.members()[0]}/autogroup") for each in (nice, other)]
+        if sessions[0].exists():  # a Linux that weighs sessions
+            said = [path.read_text().split()[-1] for path in sessions]
+            assert said == ["7", "0"]
+        nice.restart()
+        assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in nice.members()} == {7}

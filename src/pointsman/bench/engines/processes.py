@@ -72,6 +72,12 @@ class Process:
         """The program's exit code, 128 + N after signal N; None while it runs."""
         return self._supervisor.poll()
 
+    def stand_back(self, niceness: int) -> None:
+        """Its session as a whole, where Linux weighs sessions and not processes (autogroups): there
+        ``nice`` tells apart nothing but the processes of one. Source: sched(7)."""
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self.group}/autogroup").write_text(str(niceness))
+
     def members(self) -> list[int]:
         """The processes of the group; none where there is no /proc."""
         return supervisor.group_members(self.group)

@@ -27,7 +27,16 @@ class Running:
         self.engine = engine
         self.instance = instance
         self.launch = launch
-        self._process = _process_of(launch, log)
+        self._process = self._started(log)
+
+    def _started(self, log: Path) -> Process | None:
+        launch = self.launch
+        if not launch.command:
+            return None
+        process = Process(launch.command, log, dict(launch.environment), launch.grace_s)
+        if self.instance.niceness:
+            process.stand_back(self.instance.niceness)
+        return process
 
     @property
     def url(self) -> str:
@@ -112,14 +121,8 @@ class Running:
         if self._process is None:
             raise MachineError(f"{self.url}: was not started here, and is not restarted")
         self._process.stop()
-        self._process = _process_of(self.launch, self._process.log)
+        self._process = self._started(self._process.log)
         self.wait_until_ready()
-
-
-def _process_of(launch: Launch, log: Path) -> Process | None:
-    if not launch.command:
-        return None
-    return Process(launch.command, log, dict(launch.environment), launch.grace_s)
 
 
 def start(engine: Engine, instance: Instance, log: Path) -> Running:
