@@ -24,7 +24,18 @@ def test_where_a_cache_cannot_be_reset_every_repeat_has_prompts_of_its_own_and_s
     group, prompts = measured(tmp_path, is_vllm=False)
     repeats = group["repeats"]
     assert [each["cache"] for each in repeats] == ["carried", "carried"]
-    assert [each["seed"] for each in repeats] == [3 + 1, 3 + 2]  # by position
+    first, second = (each["seed"] for each in repeats)
+    assert second == first + 1  # by position
+    assert first != 3 + 1
+    assert len(prompts) == len(set(prompts)) == 12
+
+
+def test_what_an_earlier_label_sent_to_the_same_server_is_not_sent_again(tmp_path):
+    with answering(is_vllm=False) as served:
+        file = written(tmp_path, [one(served)], requests=6, head="repeats = 1")
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert bench(file) == bench(file) == 0
+        prompts = served.prompts(OUTPUT)
     assert len(prompts) == len(set(prompts)) == 12
 
 

@@ -202,3 +202,14 @@ TABLES = (
 def test_every_key_is_on_the_page(table):
     named = set(re.findall(r"(?<=[`\[.])\w+(?=[`\].])", PAGE))
     assert {field.name for field in msgspec.structs.fields(table)} <= named
+
+
+def test_a_group_cannot_have_the_name_of_a_file_of_decisions(read):
+    with pytest.raises(InputError, match="the group decision has the name of a file of decisions"):
+        read(SMALL.replace('name = "g0"', 'name = "decision"'))
+
+
+def test_there_are_no_more_policies_than_letters(read):
+    many = ", ".join(['"round_robin"'] * 27)
+    with pytest.raises(InputError, match="policies are 27; expected at most 26"):
+        read(SMALL.replace('"round_robin", "queue_aware"', many))

@@ -131,3 +131,19 @@ def test_its_file_is_there_before_the_next_group_begins(tmp_path):
     assert [path.name for path in outcome.files] == ["g0_mute.json", "g1.json"]
     assert list(outcome.failures) == ["g0_mute"]
     assert not outcome.is_interrupted
+
+
+def test_a_group_that_cannot_be_written_costs_no_other_group_anything(tmp_path, capsys):
+    # The router is told to log elsewhere, so that what it saw cannot be joined.
+    elsewhere = f'[router]\nflags = ["--decision-log", {json.dumps(str(tmp_path / "log"))}]\n'
+    with answering() as well, answering() as other:
+        groups = [several(well, other, policies=["queue_aware"]), one(well)]
+        file = written(tmp_path, groups, head='repeats = 1\norder = "abba"', requests=6)
+        file.write_text(file.read_text() + elsewhere)
+        code = bench(file)
+    assert code != 0
+    folder = tmp_path / "results" / "run-1"
+    assert group_in(folder, "g0")["failure"] is None
+    said = capsys.readouterr().err
+    assert "g1_several: was measured and cannot be written: " in said
+    assert "Traceback" not in said

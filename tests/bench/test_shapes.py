@@ -143,7 +143,7 @@ def words(asked: Asked, *behind: Behind) -> str:
 def test_the_router_gets_every_replica_the_policy_and_a_log_of_its_own():
     assert words(ASKED, Behind(A), Behind(B)) == (
         f"-m pointsman serve --listen 127.0.0.1:8000 --replica {A} --replica {B}"
-        " --policy queue_aware --decision-log log.jsonl --scrape-interval-s 1"
+        " --policy queue_aware --decision-log log.jsonl --decision-log-mib 0 --scrape-interval-s 1"
     )
 
 
@@ -157,3 +157,11 @@ def test_of_a_split_it_is_told_who_prefills_who_decodes_and_how():
 def test_costs_objectives_and_flags_of_ones_own_come_last():
     asked = replace(ASKED, costs=Path("c.json"), goodput=("ttft:500",), flags=("--listen", "x:1"))
     assert words(asked, Behind(A)).endswith(" --costs c.json --goodput ttft:500 --listen x:1")
+
+
+def test_prefill_replicas_with_bootstrap_ports_of_their_own_are_refused():
+    split = replace(ASKED, handoff="sglang")
+    first, second = Behind(A, "prefill", 8998), Behind(B, "prefill", 8999)
+    assert "--bootstrap-port 8998" in words(split, first, Behind(B, "decode"))
+    with pytest.raises(InputError, match=r"2 prefill replicas have bootstrap ports \[8998, 8999\]"):
+        command_of(split, (first, second), 8000)

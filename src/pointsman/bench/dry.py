@@ -13,6 +13,7 @@ from pointsman.bench.experiment import SPLIT, GroupRun
 from pointsman.bench.groups import Bench, asked_for
 from pointsman.bench.router import Behind, as_typed, command_of
 from pointsman.bench.shapes import handoff_of, instances_of, placed
+from pointsman.core.errors import PointsmanError
 
 _FIRST_PORT, _FIRST_MEETING, _ROUTER_PORT = 8001, 9001, 8000
 
@@ -26,7 +27,11 @@ def would_run(bench: Bench) -> str:
 
 
 def _paragraph(bench: Bench, run: GroupRun) -> str:
-    return f"{run.name}\n" + "".join(f"  {line}\n" for line in _lines(bench, run))
+    try:
+        lines = list(_lines(bench, run))
+    except PointsmanError as error:
+        lines = [f"cannot run: {error}"]
+    return f"{run.name}\n" + "".join(f"  {line}\n" for line in lines)
 
 
 def _lines(bench: Bench, run: GroupRun) -> Iterator[str]:

@@ -29,7 +29,8 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
+MOST_POLICIES = 26
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +184,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError("there is a choice to make; expected policies, at least one")
         if self.engines == 1 and self.policies:
             raise InputError("policies are of several replicas; expected none for one")
+        if len(self.policies) > MOST_POLICIES:
+            raise InputError(
+                f"policies are {len(self.policies)}; expected at most {MOST_POLICIES}, for each"
+                " makes a group with a letter"
+            )
         if self.urls and len(self.urls) != self.engines:
             raise InputError(f"urls are {len(self.urls)}; expected {self.engines}, one a replica")
 
@@ -238,6 +244,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
             raise unknown_name("experiment", "order", self.order, ORDERS)
         names = [run.name for run in self.runs()]
         for name in names:
+            if name == "decision" or name.startswith("decision-"):
+                raise InputError(f"the group {name} has the name of a file of decisions")
             if names.count(name) > 1:
                 raise InputError(f"the group {name} is there twice; expected names that differ")
         if self.engine.name == "external":
@@ -250,7 +258,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def world_size(self) -> int:
         """GPUs that the largest group takes."""
-        return self.hardware.world_size or max(group.gpus for group in self.groups)
+        largest = max((group.gpus for group in self.groups if not group.command), default=0)
+        return max(largest, self.hardware.world_size or 0)
 
     def cores_of(self, group: Group) -> int:
         """Cores that are to be a group's alone; 0: its ranks run on any."""

@@ -231,7 +231,7 @@ def _repeat(
         makespan_ms=window_ms(answers.arrival_ms, answers.finish_ms),
         metrics=metrics,
         statuses=_statuses([seen.figures]),
-        loads=_loads(run, repeated),
+        loads=_loads(run, repeated, seen.joined.rows),
         disturbance=_disturbance(measured.disturbance, seen.figures),
         invalid=_invalid(measured),
         warnings=seen.figures.warnings,
@@ -273,14 +273,16 @@ def _goodput(bench: Bench, seen: Sequence[Figures]) -> envelope.Goodput | None:
     )
 
 
-def _loads(run: GroupRun, repeated: Repeated) -> tuple[envelope.ReplicaLoad, ...]:
+def _loads(
+    run: GroupRun, repeated: Repeated, joined_rows: Sequence[Row]
+) -> tuple[envelope.ReplicaLoad, ...]:
     """What each replica got, by its place; a request of a split counts on both of its replicas."""
-    rows = [row for row in counted_rows(repeated.measured) if row.sent_ms is not None]
+    rows = [row for row in joined_rows if not row.is_warmup and row.sent_ms is not None]
     prefills = run.group.prefills or 0 if run.group.mode == SPLIT else 0
     loads = []
     for number, url in enumerate(repeated.served.urls):
         own = [row for row in rows if url in (_decoder(row, repeated), row.prefill_replica)]
-        tokens = sum((row.prompt_tokens or 0) + (row.output_tokens or 0) for row in own)
+        tokens = sum(_tokens(row) for row in own)
         loads.append(
             envelope.ReplicaLoad(
                 replica=f"replica-{number}",
@@ -290,6 +292,12 @@ def _loads(run: GroupRun, repeated: Repeated) -> tuple[envelope.ReplicaLoad, ...
             )
         )
     return tuple(loads)
+
+
+def _tokens(row: Row) -> int:
+    """Of an answer that never told its prompt's length, those that were asked."""
+    prompt = row.asked_prompt_tokens if row.prompt_tokens is None else row.prompt_tokens
+    return prompt + (row.output_tokens or 0)
 
 
 def _decoder(row: Row, repeated: Repeated) -> str | None:

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 
 import uvloop
@@ -84,7 +85,7 @@ def stage(name: str) -> Iterator[None]:
         yield
     except GroupError:
         raise
-    except PointsmanError as error:
+    except (PointsmanError, OSError) as error:
         raise GroupError(name, str(error)) from error
 
 
@@ -220,15 +221,19 @@ def _objectives_for(policy: str, experiment: Experiment) -> tuple[str, ...]:
 
 
 def load_of(bench: Bench, turn: Turn, caches: Sequence[CacheState], position: int) -> Load:
-    """The same prompts each time where caches are empty, else other ones each time."""
+    """The same prompts each time where caches are empty; else other ones each time, and in each
+    label, for what an earlier run sent may be cached too."""
     experiment = bench.experiment
     seed = experiment.workload.seed
+    if not all(each.is_empty for each in caches):
+        label = blake2b(str(bench.folder.absolute()).encode(), digest_size=4)
+        seed += int.from_bytes(label.digest(), "big") + position
     return Load(
         bench.workload,
         bench.loop,
         Warmup(experiment.warmup_requests),
         name=f"{turn.run.name}-{turn.repeat}",
-        seed=seed if all(each.is_empty for each in caches) else seed + position,
+        seed=seed,
     )
 
 

@@ -14,7 +14,7 @@ from pointsman.bench.engines.http_calls import call
 from pointsman.bench.engines.processes import Process, free_ports, shown
 from pointsman.bench.engines.protocol import local_url
 from pointsman.bench.engines.running import Running
-from pointsman.core.errors import MachineError
+from pointsman.core.errors import InputError, MachineError
 
 READY_DEADLINE_S = 120.0  # the first start of a version compiles
 _PAUSE_S = 0.05
@@ -87,16 +87,25 @@ def command_of(asked: Asked, replicas: Sequence[Behind], port: int) -> list[str]
         for flag, role in (("--prefill", "prefill"), ("--decode", "decode")):
             command += [flag, *(each.url for each in replicas if each.role == role)]
         command += ["--handoff", asked.handoff]
-        ports = {each.bootstrap_port for each in replicas if each.bootstrap_port is not None}
-        if ports:
-            command += ["--bootstrap-port", str(ports.pop())]
+        command += _bootstrap(replicas)
     command += ["--policy", asked.policy, "--decision-log", str(asked.decision_log)]
-    command += ["--scrape-interval-s", _SCRAPE_S]
+    command += ["--decision-log-mib", "0", "--scrape-interval-s", _SCRAPE_S]  # one file
     if asked.costs is not None:
         command += ["--costs", str(asked.costs)]
     if asked.goodput:
         command += ["--goodput", *asked.goodput]
     return [*command, *asked.flags]
+
+
+def _bootstrap(replicas: Sequence[Behind]) -> list[str]:
+    """The one port that the router can be told by a flag."""
+    ports = sorted({each.bootstrap_port for each in replicas if each.bootstrap_port is not None})
+    if len(ports) > 1:
+        raise InputError(
+            f"router: {len(ports)} prefill replicas have bootstrap ports {ports}; expected one"
+            " prefill replica, for each replica's own can be told by a file alone (serve --config)"
+        )
+    return ["--bootstrap-port", str(ports[0])] if ports else []
 
 
 def _wait_until_ready(router: Router) -> None:

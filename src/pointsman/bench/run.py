@@ -10,6 +10,7 @@ is written, and what was not begun is not there.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,14 +23,14 @@ from pointsman.bench.engines.protocol import Instance, Ports
 from pointsman.bench.engines.running import ports_for
 from pointsman.bench.experiment import Experiment, GroupRun, Turn
 from pointsman.bench.group_file import Backend, Collected, backend_of, write_group
-from pointsman.bench.groups import Aside, Bench, GroupError, Serving, measured, serving
+from pointsman.bench.groups import Aside, Bench, GroupError, Serving, measured, serving, stage
 from pointsman.bench.missing import Missing
 from pointsman.bench.own_command import run_command
 from pointsman.bench.preflight import Host, Plans, missing_for
 from pointsman.bench.probing import Probed, probed
 from pointsman.bench.requests import loop_of, requests_of
 from pointsman.bench.shapes import engine_of, instances_of, missing_for_tiny, model_of
-from pointsman.core.errors import InputError
+from pointsman.core.errors import InputError, PointsmanError
 from pointsman.evidence.envelope import Failure
 from pointsman.workload.workload import Workload, workload_of_columns
 
@@ -153,6 +154,8 @@ def run(bench: Bench, shown: Shown, foreteller: Foreteller | None = None) -> Out
     bench.logs.mkdir(parents=True, exist_ok=True)
     single = bench.experiment.single if foreteller is not None else None
     last_of_single = None if single is None else Turn(single, bench.experiment.repeats)
+    if foreteller is not None and single is None:
+        shown.say("nothing is predicted: no group has one replica, to fit costs to")
     going = _Going(bench, backend_of(bench), shown, foreteller)
     is_interrupted = True
     try:
@@ -161,7 +164,7 @@ def run(bench: Bench, shown: Shown, foreteller: Foreteller | None = None) -> Out
             if turn == last_of_single:
                 going.learn()
         is_interrupted = False
-    except _InterruptedError:
+    except (_InterruptedError, KeyboardInterrupt):
         pass
     finally:
         going.end()
@@ -190,6 +193,7 @@ class _Going:
         self._serving: Serving | None = None
         self._ports: dict[str, list[Ports]] = {}  # by group
         self._costs: Path | None = None
+        self._unwritten: dict[str, PointsmanError] = {}  # by group
 
     def turn(self, turn: Turn, position: int) -> None:
         """One repeat, unless its group has failed. Raises _InterruptedError."""
@@ -231,7 +235,8 @@ class _Going:
             self._stop_engines()
             self.shown.say(f"{run.name}: starting {_replicas(run.group.engines)}")
             if run.name not in self._ports:
-                self._ports[run.name] = ports_for(run.group.engines)
+                with stage("start"):
+                    self._ports[run.name] = ports_for(run.group.engines)
             group = serving(self.bench, run, self._ports[run.name])
             self._serving = self._engines.enter_context(group)
         return self._serving
@@ -246,8 +251,10 @@ class _Going:
         assert self._foreteller is not None
         single = self._found[self.bench.experiment.single.name]
         self._stop_engines()
-        if single.failure is None:
-            self._costs = self._foreteller.after_single(single)
+        if single.failure is not None:
+            self.shown.say(f"nothing is predicted: {single.run.name} failed")
+            return
+        self._costs = self._foreteller.after_single(single)
 
     def _foretell(self, group: Serving) -> None:
         """What can be said of a group before it runs, once."""
@@ -258,8 +265,16 @@ class _Going:
             self._foreteller.before(group.run, lambda: probed(self.bench, group))
 
     def end(self) -> None:
-        """Whatever happened: engines stop, and what was measured is written."""
-        self._stop_engines()
+        """Whatever happened: what was measured is written, and engines stop. Raises what kept a
+        group from being written, when all others are."""
+        try:
+            self._write_all()
+        finally:
+            self._stop_engines()
+        for error in self._unwritten.values():
+            raise error
+
+    def _write_all(self) -> None:
         for name, collected in self._found.items():
             if name in self.files:
                 continue
@@ -269,8 +284,15 @@ class _Going:
                 self._write(name)
 
     def _write(self, name: str) -> None:
-        if name in self.files:
+        if name in self.files or name in self._unwritten:
             return
+        try:
+            self._write_group(name)
+        except PointsmanError as error:
+            self._unwritten[name] = error
+            self.shown.say(f"{name}: was measured and cannot be written: {error}")
+
+    def _write_group(self, name: str) -> None:
         path = self.bench.folder / f"{name}.json"
         if not path.exists():  # else it is what the group's own command left, and stays
             path = write_group(self.bench, self._backend, self._found[name])
@@ -283,7 +305,8 @@ class _Going:
 
     def _failure(self, stage: str, reason: str) -> Failure:
         bench = self.bench
-        again = f"pointsman bench {bench.file} --output {bench.folder.parent} --label ANOTHER"
+        file, output = (shlex.quote(str(path)) for path in (bench.file, bench.folder.parent))
+        again = f"pointsman bench {file} --output {output} --label ANOTHER"
         where = f"look at the logs in {bench.logs}, then " if stage != INTERRUPTED else ""
         return Failure(stage=stage, reason=reason, retry=where + again)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from pointsman.core.errors import InputError, MachineError, unknown_name, wrong_value
-from pointsman.core.files import unreadable
+from pointsman.core.files import read_file, unreadable
 from pointsman.evidence.envelope import Envelope, ServingGroup, SideFile
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -95,7 +95,8 @@ def write_rows(folder: Path, name: str, rows: Iterable[object]) -> SideFile:
     text = b"".join(line + b"\n" for line in lines)
     path = folder / "rows" / f"{name}.jsonl"
     _made(path.parent)
-    write_new(path, text)
+    if not (path.exists() and read_file(path) == text):  # else it was broken off behind this
+        write_new(path, text)
     digest = hashlib.sha256(text).hexdigest()
     return SideFile(file=f"rows/{path.name}", sha256=digest, rows=len(lines))
 
