@@ -163,7 +163,7 @@ def test_a_dry_run_shows_the_commands_as_a_shell_takes_them(tmp_path, capsys, no
     file = written(tmp_path, [G1, G2], hardware='device = "gpu"', **vllm_here(tmp_path))
     bench(file, "--dry-run")
     said = capsys.readouterr().out
-    assert said.count(" serve ") - said.count("-m pointsman serve") == 2 * 2 + 3
+    assert said.count(" serve ") - said.count("pointsman serve ") == 2 * 2 + 3
     assert said.count("--tensor-parallel-size 2") == 4
     replicas = "--replica http://127.0.0.1:8001 --replica http://127.0.0.1:8002"
     assert f"{replicas} --policy round_robin" in said
