@@ -8,6 +8,7 @@ replicas are those of ``batching_oracle``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -58,8 +59,9 @@ class World:
         self.starting: list[FleetReplica] = []
         self.gaps_ms: list[float] = []
         self.answers: list[int] = []
-        self.samples: list[list[tuple[int, int, float | None]] | None] = []
-        self.step_ms = 1000.0  # between two of them
+        self.samples: list[list[tuple[int, int, float | None]]] = []
+        span_ms = max((arrival.time_ms for arrival in arrivals), default=0.0)
+        self.step_ms = 1000.0 * max(1, math.ceil(span_ms / 1000.0 / 256))
         age_ms = setting.metrics_age_ms
         count = len(self.replicas)
         self.next_reading = [age_ms * r / count for r in range(count)]
@@ -112,8 +114,7 @@ class World:
         assert time_ms >= self.now, "the clock went back"
         while len(self.samples) * self.step_ms <= time_ms:
             at_ms = len(self.samples) * self.step_ms
-            instant = [self.sample(replica, at_ms) for replica in self.replicas]
-            self.samples.append(None if self.is_near_tie(at_ms) else instant)
+            self.samples.append([self.sample(replica, at_ms) for replica in self.replicas])
         age_ms = self.setting.metrics_age_ms
         for r, replica in enumerate(self.replicas):
             while age_ms and self.next_reading[r] <= time_ms:
@@ -127,11 +128,6 @@ class World:
         self.now = time_ms
         for replica in self.replicas:
             replica.now = time_ms
-
-    def is_near_tie(self, at_ms: float) -> bool:
-        """Whether rounding may put an event on the other side of that instant."""
-        times = (time_ms for time_ms, *_ in (*self.events(), (self.now, 0, 0)))
-        return any(0.0 != abs(time_ms - at_ms) < CLOSE_MS for time_ms in times)
 
     def sample(self, replica: FleetReplica, at_ms: float) -> tuple[int, int, float | None]:
         waiting, running, used = replica.gauges

@@ -102,7 +102,7 @@ def assert_equal_samples(run: FleetRun, world: World) -> None:
     assert step_ms == world.step_ms
     assert samples.shape[1] == len(world.samples)
     for k, instant in enumerate(world.samples):
-        for r, (running, waiting, used) in enumerate(instant or ()):
+        for r, (running, waiting, used) in enumerate(instant):
             assert samples[r, k, :2].tolist() == [running, waiting]
             assert used is None or math.isclose(samples[r, k, 2], used, rel_tol=1e-6)
 
@@ -120,9 +120,7 @@ def test_a_fleet_under_all_conditions_does_what_plain_stepping_does(case):
     run = simulated(case)
     dealt = run.state.questions["router"].tolist()
     try:
-        world = World(case.setting, list(case.arrivals), RULES[case.rule][1], dealt)
-        world.step_ms = even_samples(run.state)[0]
-        world.run()
+        world = World(case.setting, list(case.arrivals), RULES[case.rule][1], dealt).run()
     except NearTieError:
         reject()
     assert_nothing_is_left_behind(run)

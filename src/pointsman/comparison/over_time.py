@@ -36,8 +36,7 @@ class OverTime:
 def over_time_of(run: FleetRun) -> OverTime:
     """The samples that the run took of each replica, evenly thinned."""
     step_ms, samples = even_samples(run.state)
-    whole = max(1, round(1000.0 / step_ms))  # steps of a second or less
-    stride = whole * max(1, math.ceil(samples.shape[1] / whole / MOST_SAMPLES))
+    stride = max(1, math.ceil(samples.shape[1] / MOST_SAMPLES))
     kept = samples[:, ::stride].astype(np.float64)
     return OverTime(
         step_ms=step_ms * stride,

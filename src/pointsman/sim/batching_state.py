@@ -25,7 +25,6 @@ ENGINE_MODEL = "vllm-v1"
 NONE = -1
 EVICTED = -2
 SAMPLES = 512
-FINEST_STEP_S = 1 / 1024
 UNSENT, WAITING, RUNNING, FINISHED, REJECTED, FAILED, RECEIVING, HANDED_OVER = range(8)
 
 # Why a request is rejected or failed.
@@ -261,14 +260,10 @@ def _idle_replicas(capacities: Grid, seats: int) -> Records:
 
 
 def _first_steps(questions: Records, count: int) -> Records:
-    """Whole seconds, with which the arrivals fill half of the samples; where they come within too
-    short a time for that, a second halved until they do, down to some ms."""
-    span_s = float(questions["arrival_ms"].max(initial=0.0)) / 1000.0
-    step_s = float(max(1, math.ceil(span_s / (SAMPLES // 2))))
-    while FINEST_STEP_S < step_s <= 1.0 and span_s <= step_s / 2 * (SAMPLES // 2):
-        step_s /= 2
+    """Steps of a second or more, with which the arrivals fill half of the samples."""
+    span_ms = float(questions["arrival_ms"].max(initial=0.0))
     steps = np.zeros(count, dtype=STEP)
-    steps["step_ms"] = 1000.0 * step_s
+    steps["step_ms"] = 1000.0 * max(1, math.ceil(span_ms / 1000.0 / (SAMPLES // 2)))
     return steps
 
 
