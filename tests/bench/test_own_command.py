@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 
@@ -12,6 +13,7 @@ from pointsman.bench.experiment import Group, GroupRun
 from pointsman.bench.groups import GroupError
 from pointsman.bench.own_command import run_command
 from tests.evidence.test_checking import LESSON_GROUP
+from tests.interrupts import interruptible
 
 WRITES = "import os, sys; open(os.environ['POINTSMAN_RESULT'], 'w').write({text!r})"
 FAILED = {
@@ -98,6 +100,20 @@ def test_a_file_that_states_a_failure_stays_and_the_group_has_failed(ran, tmp_pa
     error = failure_of(ran, *writes(json.dumps(FAILED), f"sys.exit({code})"))
     assert "says that it failed at load: out of memory" in str(error)
     assert json.loads((tmp_path / "run-1" / "own.json").read_text()) == FAILED
+
+
+def test_told_to_end_before_it_is_known_to_have_begun_it_leaves_no_result(
+    ran, tmp_path, monkeypatch
+):
+    """On a busy machine a program writes before its supervisor can say that it runs."""
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\n"{sys.executable}" "$@" | {{ sleep 5; cat; }}\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    with interruptible(), pytest.raises(KeyboardInterrupt):
+        ran("sh", "-c", f"echo {{}} > $POINTSMAN_RESULT; kill -INT {os.getpid()}; sleep 3600")
+    assert list((tmp_path / "run-1").glob("*.json")) == []
+    assert (tmp_path / "run-1" / "logs" / "own.left.json").read_text() == "{}\n"
 
 
 def test_a_program_that_is_not_there_is_a_failure(ran):

@@ -27,17 +27,18 @@ def run_command(run: GroupRun, folder: Path, logs: Path) -> Path:
     """
     result, log = (folder / f"{run.name}.json").absolute(), logs / f"{run.name}.log"
     words = [word.replace(RESULT_WORD, str(result)) for word in run.group.command]
-    with stage(STAGE):
-        process = Process(words, log, {RESULT_VARIABLE: str(result)}, _GRACE_S)
     try:
-        while process.code is None:
-            time.sleep(_PAUSE_S)
+        with stage(STAGE):
+            process = Process(words, log, {RESULT_VARIABLE: str(result)}, _GRACE_S)
+        try:
+            while process.code is None:
+                time.sleep(_PAUSE_S)
+        finally:
+            process.stop()
     except BaseException:  # told to end: what it has by then is no result
-        process.stop()
         if result.is_file():
             _moved(result, logs)
         raise
-    process.stop()
     ended = None if process.code == 0 else _ended(words[0], process)
     if not result.is_file():
         raise GroupError(STAGE, ended or f"{words[0]} ended well and wrote no {result}")

@@ -54,13 +54,19 @@ class Process:
                 start_new_session=True,
                 text=True,
             )
-        self.group = self._group()
+        try:
+            self.group = self._group()
+        except BaseException:  # told to end, say: nobody has us yet, so nobody else would stop it
+            self.tell_to_stop()
+            self._supervisor.wait()
+            self._close()
+            raise
 
     def _group(self) -> int:
         assert self._supervisor.stdout is not None
         word, _, rest = self._supervisor.stdout.readline().strip().partition(" ")
         if word != "started":
-            self.stop()
+            self._supervisor.wait()
             raise MachineError(
                 f"{self.command[0]}: cannot be started: {rest or self.last_lines()}; the whole"
                 f" command is in {self.log}"
