@@ -9,7 +9,13 @@ import pytest
 
 from pointsman import InputError
 from pointsman.core.percentiles import nearest_rank
-from pointsman.verdict.bootstrap import Resampling, block_bootstrap, mean_of, percentile_of
+from pointsman.verdict.bootstrap import (
+    Resampling,
+    block_bootstrap,
+    mean_of,
+    own_bootstrap,
+    percentile_of,
+)
 from pointsman.verdict.uncertainty import HIGHER
 from tests.verdict.binomial import within
 
@@ -117,6 +123,13 @@ def test_figures_of_many_resamples_at_once_are_those_of_one_by_one(absent):
     assert mean_of(values) == pytest.approx([row.mean() for row in there])
     expected = [nearest_rank(np.sort(row), 0.9) for row in there]
     assert percentile_of(0.9)(values).tolist() == expected
+
+
+@pytest.mark.parametrize("figure", [mean_of, percentile_of(0.99)])
+def test_a_figure_by_itself_lies_as_far_apart_as_from_nothing(figure):
+    values = np.random.default_rng(8).exponential(size=500)
+    nothing = np.zeros(500)
+    assert own_bootstrap(values, figure, 3, FEW) == block_bootstrap(values, nothing, figure, 3, FEW)
 
 
 def test_absent_values_are_not_counted():

@@ -10,7 +10,7 @@ import numpy as np
 
 from pointsman.comparison.differences import LEAST_REQUESTS, Outcome
 from pointsman.core.errors import InputError
-from pointsman.verdict.bootstrap import Figure, block_bootstrap, mean_of, percentile_of
+from pointsman.verdict.bootstrap import Figure, mean_of, own_bootstrap, percentile_of
 from pointsman.verdict.uncertainty import Interval
 from pointsman.workload.workload import Floats
 
@@ -34,6 +34,6 @@ def _interval(column: Floats, figure: Figure, seed: int) -> Interval | None:
     if np.count_nonzero(~np.isnan(column)) < LEAST_REQUESTS:
         return None
     try:
-        return block_bootstrap(column, np.zeros_like(column), figure, seed)
+        return own_bootstrap(column, figure, seed)
     except InputError:  # a resample in which nobody has the figure
         return None

@@ -7,7 +7,7 @@ intervals come out too narrow; blocks of successive requests keep what holds the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -81,38 +81,57 @@ def block_bootstrap(
     (1979), Annals of Statistics 7(1).
     """
     a, b = _columns(values_a, values_b)
-    how = resampling or Resampling()
+    return _percentile_interval((a, b), figure, seed, resampling or Resampling())
+
+
+def own_bootstrap(
+    values: ArrayLike, figure: Figure, seed: int, resampling: Resampling | None = None
+) -> Interval:
+    """A figure of one run by itself, and its interval; all else as ``block_bootstrap``."""
+    own, _ = _columns(values, values)
+    return _percentile_interval((own,), figure, seed, resampling or Resampling())
+
+
+def _percentile_interval(
+    runs: tuple[Floats, ...], figure: Figure, seed: int, how: Resampling
+) -> Interval:
+    """Of the figure of one run, or of the difference of two."""
     check_level(how.level)
-    length = _block_requests(a, b, how)
-    of_a, of_b = float(figure(a)), float(figure(b))
-    blocks = _drawn_blocks(stream(seed, "bootstrap"), a.shape[-1], length, how.resamples)
-    differences = np.concatenate(
-        [figure(a.take(rows, axis=-1)) - figure(b.take(rows, axis=-1)) for rows in blocks]
+    n = runs[0].shape[-1]
+    length = _block_requests(_difference(runs), how)
+    of_runs = [figure(run) for run in runs]
+    blocks = _drawn_blocks(stream(seed, "bootstrap"), n, length, how.resamples)
+    found = np.concatenate(
+        [_difference([figure(run.take(rows, axis=-1)) for run in runs]) for rows in blocks]
     )
-    if np.isnan(of_a - of_b) or np.isnan(differences).any():
+    whole = float(_difference(of_runs))
+    if np.isnan(whole) or np.isnan(found).any():
         raise InputError(
             "bootstrap: the figure is absent in a resample, because too few requests have a value;"
             " expected more of them"
         )
-    differences.sort()
-    low = nearest_rank(differences, (1.0 - how.level) / 2.0)
-    high = nearest_rank(differences, (1.0 + how.level) / 2.0)
-    n = a.shape[-1]
+    found.sort()
+    low = nearest_rank(found, (1.0 - how.level) / 2.0)
+    high = nearest_rank(found, (1.0 + how.level) / 2.0)
     return Interval(
-        of_a - of_b,
+        whole,
         *_expanded(low, high, how.level, n / length),
         level=how.level,
         n=n,
-        magnitude=abs(of_a) + abs(of_b),
+        magnitude=sum(abs(float(of)) for of in of_runs),
     )
 
 
-def _block_requests(a: Floats, b: Floats, how: Resampling) -> int:
-    n = a.shape[-1]
+def _difference(runs: Sequence[Floats]) -> Floats:
+    return runs[0] if len(runs) == 1 else runs[0] - runs[1]
+
+
+def _block_requests(values: Floats, how: Resampling) -> int:
+    n = values.shape[-1]
     if how.resamples < 1:
         raise wrong_value("bootstrap", "resamples", how.resamples, "an integer >= 1")
     if how.block_requests is None:
-        return max(block_requests(column) for column in (a - b).reshape(-1, n))
+        return max(block_requests(column) for column in values.reshape(-1, n))
     if not 1 <= how.block_requests <= n // 2:
         raise wrong_value(
             "bootstrap", "block_requests", how.block_requests, f"1..{n // 2}: two blocks at least"

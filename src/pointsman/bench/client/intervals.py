@@ -15,7 +15,7 @@ import numpy as np
 from pointsman.bench.client.figures import seen_of
 from pointsman.bench.client.measure import Measured
 from pointsman.core.errors import InputError
-from pointsman.verdict.bootstrap import Figure, Resampling, block_bootstrap, mean_of, percentile_of
+from pointsman.verdict.bootstrap import Figure, Resampling, mean_of, own_bootstrap, percentile_of
 from pointsman.verdict.uncertainty import Interval
 from pointsman.workload.workload import Floats
 
@@ -60,6 +60,6 @@ def interval_of(
     if np.count_nonzero(~np.isnan(values)) < 4:
         return None
     try:
-        return block_bootstrap(values, np.zeros_like(values), figure, seed, resampling)
+        return own_bootstrap(values, figure, seed, resampling)
     except InputError:  # absent in a resample
         return None
