@@ -105,11 +105,11 @@ def test_hand_offs_are_of_finished_requests_and_only_where_prefill_and_decode_ar
         FIVE,
         handoff_ms=np.array([2.0, NAN, 4.0, 90.0, NAN]),
         handoff_bytes=np.array([1000, 0, 3000, 500, 0]),
-        decode_wait_ms=np.array([1.0, NAN, 7.0, NAN, NAN]),
+        seat_wait_ms=np.array([1.0, NAN, 7.0, NAN, NAN]),
     )
     handoff = serving_metrics(split, LOADS, None, 1).handoff
     assert (handoff.transfer_ms.count, handoff.transfer_ms.mean) == (2, 3.0)
-    assert (handoff.decode_wait_ms.worst, handoff.bytes) == (7.0, 4000)
+    assert (handoff.seat_wait_ms.worst, handoff.bytes) == (7.0, 4000)
 
 
 def test_nothing_offered_has_no_figures_and_no_error():

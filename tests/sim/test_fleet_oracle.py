@@ -140,7 +140,7 @@ def test_every_policy_under_all_conditions_gives_verdicts_and_leaves_nothing_beh
     assert (run.first_token_ms[finished] >= run.prefills["scheduled_ms"][finished]).all()
     assert (run.queue_wait_ms[finished] >= 0.0).all()
     if run.fleet.split is not None:
-        assert (run.decode_wait_ms[finished] >= 0.0).all()
+        assert (run.seat_wait_ms[finished] >= 0.0).all()
 
 
 PLAIN_COSTS = (20.0, 0.0, 0.0, 0.0, 0.0)

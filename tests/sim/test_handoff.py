@@ -31,7 +31,7 @@ def test_received_kv_runs_from_the_next_iteration_of_a_busy_decode_replica():
     """The second comes at 53, while the first decodes 50-61; it is admitted at 61, and its KV is
     there at 77, in 72-83; from 83 on both take 10 + 1 + 1."""
     run = simulate_fleet(asked((0, 8, 5), (30, 8, 1)), TURNS, split(1, 1))
-    assert run.decode_wait_ms.tolist() == [0.0, 8.0]
+    assert run.seat_wait_ms.tolist() == [0.0, 8.0]
     assert run.progress["received_ms"].tolist() == [39.0, 77.0]
     assert run.first_token_ms.tolist() == [50.0, 95.0]
     assert run.finish_ms.tolist() == [95.0, 95.0]
@@ -77,7 +77,7 @@ def test_a_transfer_that_begins_later_takes_half_of_the_link():
 def test_a_full_decode_replica_is_waited_for_before_the_transfer_begins():
     """One seat: the second comes at 23, and the first has it until 72."""
     run = simulate_fleet(asked((0, 8, 3), (0, 8, 1)), TURNS, split(2, 1, max_num_seqs=1))
-    assert run.decode_wait_ms.tolist() == [0.0, 49.0]
+    assert run.seat_wait_ms.tolist() == [0.0, 49.0]
     assert run.handoff_ms.tolist() == [21.0, 21.0]
     assert run.first_token_ms.tolist() == [50.0, 72.0 + 16.0 + 11.0]
 
@@ -88,16 +88,16 @@ def test_the_prefill_replica_keeps_the_blocks_until_they_are_fetched():
     assert run.prefills["scheduled_ms"].tolist() == [0.0, 39.0]
 
 
-def test_wait_prefill_hand_off_and_decode_wait_add_up_to_the_first_iteration():
+def test_wait_prefill_hand_off_and_wait_for_a_seat_add_up_to_the_first_iteration():
     rng = np.random.default_rng(5)
     n = 200
     requests = asked(*zip(np.cumsum(rng.exponential(20.0, n)), [9] * n, [7] * n, strict=True))
     run = simulate_fleet(requests, TURNS, split(2, 2, max_num_seqs=4))
     prefill_ms = run.prefills["finish_ms"] - run.prefills["scheduled_ms"]
-    parts = run.queue_wait_ms + prefill_ms + run.handoff_ms + run.decode_wait_ms
+    parts = run.queue_wait_ms + prefill_ms + run.handoff_ms + run.seat_wait_ms
     assert run.arrival_ms + parts == pytest.approx(run.progress["received_ms"])
     assert (run.first_token_ms >= run.progress["received_ms"] + 11.0 - 1e-9).all()
-    assert (run.decode_wait_ms >= -1e-9).all()
+    assert (run.seat_wait_ms >= -1e-9).all()
 
 
 def pairs(run: FleetRun) -> list[tuple[int, int]]:

@@ -102,7 +102,7 @@ def test_a_decode_replica_that_is_gone_when_the_prefill_ends_costs_a_new_try():
     assert run.cached_tokens.tolist() == [4]
     assert run.prefills["tries"].tolist() == [2]
     assert run.first_token_ms.tolist() == [69.0]
-    assert run.decode_wait_ms.tolist() == [0.0]
+    assert run.seat_wait_ms.tolist() == [0.0]
 
 
 @pytest.mark.parametrize(("dies_ms", "status"), [(38, FAILED), (40, FINISHED)])

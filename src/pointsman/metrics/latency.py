@@ -53,7 +53,8 @@ class Answers:
     recomputed_tokens: NDArray[Any] | None = None  # of the prompt: cached there once, and evicted
     handoff_ms: Floats | None = None  # moving the KV cache to the decode replica
     handoff_bytes: NDArray[Any] | None = None
-    decode_wait_ms: Floats | None = None  # from the end of the hand-off to its first decode step
+    prefilled_ms: Floats | None = None  # when the prefill replica had computed the prompt
+    seat_wait_ms: Floats | None = None  # until the decode replica had a seat and blocks for it
 
     def __post_init__(self) -> None:
         rows = self.arrival_ms.shape

@@ -19,15 +19,20 @@ from pointsman.metrics.replicas import (
     skews,
     tells_cached,
 )
+from pointsman.metrics.stages import MeanStages, mean_stages
 from pointsman.workload.workload import Floats
 
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """The hand-offs from prefill to decode replicas, of requests that finished."""
+    """The hand-offs from prefill to decode replicas, of requests that finished.
+
+    ``seat_wait_ms``: from a request's coming to its decode replica until that had a seat and blocks
+    for it; without any value where nobody tells.
+    """
 
     transfer_ms: Spread
-    decode_wait_ms: Spread
+    seat_wait_ms: Spread
     bytes: int | None  # None where nobody counted
 
 
@@ -52,6 +57,7 @@ class ServingMetrics:
     e2e_ms: Spread
     itl_ms: Spread | None  # token-weighted; None where nobody counted gaps
     handoff: Handoff | None  # None where prefill and decode are not apart
+    stages: MeanStages
     requests_per_s: float
     output_tokens_per_s: float
     output_tokens_per_s_per_gpu: float
@@ -94,6 +100,7 @@ def serving_metrics(
         e2e_ms=spread_of(answers.e2e_ms),
         itl_ms=gaps.spread() if gaps is not None else None,
         handoff=_handoff(answers),
+        stages=mean_stages(answers),
         requests_per_s=per_second(int(np.count_nonzero(finished)), makespan_ms),
         output_tokens_per_s=tokens_per_s,
         output_tokens_per_s_per_gpu=tokens_per_s / gpus,
@@ -133,10 +140,10 @@ def _handoff(answers: Answers) -> Handoff | None:
     if answers.handoff_ms is None:
         return None
     finished = answers.finished
-    waits, sizes = answers.decode_wait_ms, answers.handoff_bytes
+    waits, sizes = answers.seat_wait_ms, answers.handoff_bytes
     return Handoff(
         transfer_ms=spread_of(answers.handoff_ms[finished]),
-        decode_wait_ms=spread_of(waits[finished]) if waits is not None else Spread(),
+        seat_wait_ms=spread_of(waits[finished]) if waits is not None else Spread(),
         bytes=int(sizes[finished].sum(dtype=np.int64)) if sizes is not None else None,
     )
 

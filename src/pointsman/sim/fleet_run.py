@@ -140,7 +140,7 @@ class FleetRun:
         return np.asarray(self.progress["moved_tokens"] * bytes_per_token)
 
     @property
-    def decode_wait_ms(self) -> Floats:
+    def seat_wait_ms(self) -> Floats:
         """From a request's coming to its decode replica until that had a seat and blocks for it."""
         base_ms = 0.0 if self.fleet.split is None else self.fleet.split.base_ms
         came_ms = self.prefills["finish_ms"] + base_ms

@@ -35,7 +35,8 @@ def answers_of(run: FleetRun) -> Answers:
         preemptions=run.preemptions,
         handoff_ms=run.handoff_ms if is_split else None,
         handoff_bytes=run.handoff_bytes if is_split else None,
-        decode_wait_ms=run.decode_wait_ms if is_split else None,
+        prefilled_ms=np.array(run.prefills["finish_ms"]) if is_split else None,
+        seat_wait_ms=run.seat_wait_ms if is_split else None,
     )
 
 

@@ -12,12 +12,10 @@ from pointsman import POLICIES, FifoFleet, workload_of_columns
 from pointsman.comparison.policies import compare_policies
 from pointsman.core.errors import InputError
 from pointsman.metrics.distribution import QUANTILE_LEVELS
-from pointsman.metrics.latency import Spread
 from pointsman.replay.replay import Difference, Replay
 from pointsman.report.document import comparison_document, text_of
 from pointsman.report.html.page import page_of, page_of_document
 from pointsman.report.html.sources.documents import READERS, result_of
-from pointsman.report.html.sources.stages import stages_of
 from pointsman.report.replay import replay_document
 from pointsman.workload.reading import ReadOptions
 
@@ -150,31 +148,6 @@ def test_a_report_of_predictions_has_errors_by_stage_and_figure():
     assert "Of 4 pairs of figures that the measurement tells apart, 3 were" in result.verdict
     assert result.warnings == ("g2 was predicted and not measured: it did not run",)
     assert result.tables[0].notes == ("g1: mean TTFT is off.",)
-
-
-def test_stages_are_what_is_between_the_means():
-    spreads = {
-        name: Spread(count=5, mean=mean)
-        for name, mean in (
-            ("queue_wait_ms", 10.0),
-            ("ttft_ms", 60.0),
-            ("e2e_ms", 100.0),
-            ("handoff_ms", 15.0),
-            ("decode_wait_ms", 5.0),
-        )
-    }
-    assert stages_of(spreads) == {
-        "queue_wait": 10.0,
-        "prefill": 30.0,
-        "handoff": 15.0,
-        "decode_wait": 5.0,
-        "decode": 40.0,
-    }
-
-
-def test_means_of_different_requests_have_no_stages():
-    spreads = {name: Spread(count=5, mean=1.0) for name in ("queue_wait_ms", "ttft_ms", "e2e_ms")}
-    assert stages_of({**spreads, "e2e_ms": Spread(count=4, mean=1.0)}) == {}
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def answers_of(rows: Sequence[JoinedRow], served: Served) -> Answers:
         scheduled_ms=scheduled_ms,
         handoff_ms=_column([row.handoff_ms for row in measured]),
         handoff_bytes=_column([row.handoff_bytes for row in measured]),
-        decode_wait_ms=_column([row.decode_wait_ms for row in measured]),
+        prefilled_ms=scheduled_ms + _column([row.prefill_ms for row in measured]),
     )
 
 

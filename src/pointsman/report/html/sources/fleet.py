@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from pointsman.comparison.over_time import OverTime
 from pointsman.metrics.latency import Spread
 from pointsman.metrics.reasons import ReasonsOverTime
 from pointsman.metrics.replicas import ReplicaFigures, Skews
+from pointsman.metrics.stages import MeanStages
 from pointsman.report.html.result import (
     SIMULATED,
     AnswerTable,
@@ -31,7 +33,6 @@ from pointsman.report.html.sources.decoding import (
     short_names,
     workload_basis,
 )
-from pointsman.report.html.sources.stages import stages_of
 
 _COLUMNS = (
     Column("policy"),
@@ -76,7 +77,7 @@ class _Goodput(msgspec.Struct, frozen=True):
 
 class _Handoff(msgspec.Struct, frozen=True):
     transfer_ms: Spread
-    decode_wait_ms: Spread
+    seat_wait_ms: Spread
     bytes: int | None
 
 
@@ -95,6 +96,7 @@ class ServingFacts(msgspec.Struct, frozen=True):
     cached_token_fraction: float | None
     recomputed_token_fraction: float | None
     utilisation: float | None
+    stages: MeanStages
     handoff: _Handoff | None = None
 
 
@@ -235,7 +237,7 @@ def _run(result: _Result, name: str, facts: _Document) -> Run:
             name: latency(spread, result.quantiles, name) for name, spread in spreads_of(m).items()
         },
         figures={**figures_of(m), **_with_intervals(result)},
-        stages=stages_of(spreads_of(m)),
+        stages=stages_of(m),
         shares=tuple(_shares(result, split)),
         skews={pool: _skews(each) for pool, each in result.skews.items()},
         over_time=result.over_time,
@@ -259,8 +261,14 @@ def spreads_of(metrics: ServingFacts) -> dict[str, Spread]:
     }
     if metrics.handoff is not None:
         spreads["handoff_ms"] = metrics.handoff.transfer_ms
-        spreads["decode_wait_ms"] = metrics.handoff.decode_wait_ms
+        spreads["seat_wait_ms"] = metrics.handoff.seat_wait_ms
     return {name: spread for name, spread in spreads.items() if spread.count}
+
+
+def stages_of(metrics: ServingFacts) -> dict[str, float]:
+    """The mean stages that are known, by the names that measured ones have."""
+    stages = asdict(metrics.stages).items()
+    return {name.removesuffix("_ms"): mean_ms for name, mean_ms in stages if mean_ms is not None}
 
 
 def figures_of(metrics: ServingFacts) -> dict[str, Figure]:

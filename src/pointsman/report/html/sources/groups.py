@@ -36,7 +36,6 @@ _COLUMNS: dict[str, Callable[[Answers], Floats | None]] = {
     "tpot_ms": lambda answers: answers.tpot_ms,
     "e2e_ms": lambda answers: answers.e2e_ms,
     "handoff_ms": lambda answers: _finished(answers, answers.handoff_ms),
-    "decode_wait_ms": lambda answers: _finished(answers, answers.decode_wait_ms),
 }
 
 _SOMEBODY = "a prefill replica"  # which one it is no figure here asks

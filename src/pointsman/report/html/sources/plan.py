@@ -25,8 +25,7 @@ from pointsman.report.html.sources.decoding import (
     latency,
     workload_basis,
 )
-from pointsman.report.html.sources.fleet import ServingFacts, figures_of, spreads_of
-from pointsman.report.html.sources.stages import stages_of
+from pointsman.report.html.sources.fleet import ServingFacts, figures_of, spreads_of, stages_of
 
 _COLUMNS = (
     Column("rank"),
@@ -181,7 +180,7 @@ def _run(shape: _Shape, facts: _Document) -> Run:
             name: latency(spread, {}, name) for name, spread in spreads_of(shape.metrics).items()
         },
         figures=figures_of(shape.metrics),
-        stages=stages_of(spreads_of(shape.metrics)),
+        stages=stages_of(shape.metrics),
         shares=_shares(shape),
         differences=_differences(shape, facts.baseline.shape),
         held=None

@@ -10,12 +10,12 @@ from pointsman.report.html.views.quantities import TITLES
 from pointsman.report.html.views.view import View
 
 QUESTION = "What does handing caches from prefill to decode cost?"
-_TIMES = ("handoff_ms", "decode_wait_ms")
+_TIMES = ("handoff_ms", "seat_wait_ms")
 _FIGURES = ("mean", "p50", "p95", "p99", "worst")
 
 
 def handoff(runs: tuple[Run, ...]) -> View | None:
-    """Its time, the wait for a decode replica, and the bytes moved; a row a run."""
+    """Its time, the wait for a seat to decode in, and the bytes moved; a row a run."""
     charts = [*_times(runs), *_bytes(runs)]
     return View(QUESTION, tuple(charts)) if charts else None
 

@@ -8,5 +8,5 @@ TITLES = {
     "tpot_ms": "TPOT",
     "e2e_ms": "E2E",
     "handoff_ms": "hand-off",
-    "decode_wait_ms": "wait for decode",
+    "seat_wait_ms": "wait for a seat on the decode replica",
 }
