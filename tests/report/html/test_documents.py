@@ -150,6 +150,38 @@ def test_a_report_of_predictions_has_errors_by_stage_and_figure():
     assert result.tables[0].notes == ("g1: mean TTFT is off.",)
 
 
+def at(load_ratio, goodput_fraction):
+    unknown = dict.fromkeys(("p99_ttft_ms", "p99_tpot_ms", "cached_token_fraction"))
+    return {"load_ratio": load_ratio, "goodput_fraction": goodput_fraction, **unknown}
+
+
+@pytest.mark.parametrize(
+    ("held", "tried", "failed"),
+    [
+        (1.0, [at(1.0, 0.97), at(1.2, 0.9), at(4.0, 0.1)], 1.2),
+        (0.0, [at(0.5, 0.1), at(0.1, 0.2)], 0.1),  # nothing is held down to there
+        (1.0, [at(1.0, 0.97)], None),
+    ],
+)
+def test_a_bench_says_at_which_load_tried_too_few_kept_the_objectives(held, tried, failed):
+    policy = {"policy": "p", "whose": "yours", "load_ratio": held, "at": None, "tried": tried}
+    cell = {"trace": "t", "fleet": "4", "requests": 9, "rate_rps": 1.0, "policies": [policy]}
+    document = {
+        "schema": "pointsman.policies-bench/1",
+        "model": "m",
+        "objectives": {"ttft_ms": 1.0},
+        "attainment_fraction": 0.95,
+        "tolerance_ratio": 1.5,
+        "seed": 0,
+        "simulations": len(tried),
+        "simulated_hours": 1.0,
+        "cells": [cell],
+        "summary": None,
+    }
+    (run,) = result_of(document, "x").runs
+    assert (run.held.held, run.held.failed) == (held, failed)
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [

@@ -21,6 +21,7 @@ from pointsman.report.html.page import page_of
 from pointsman.report.html.result import MEASURED, QUOTED, SIMULATED, Latency, Result, Run
 from pointsman.report.html.sources.evidence import evidence_result
 from pointsman.report.html.sources.files import results_at
+from pointsman.report.html.sources.groups import run_of_group
 from pointsman.report.html.sources.predictions import predictions_between
 from pointsman.verdict.decide import Limits
 from tests.evidence.groups import three_groups, with_repeats, written
@@ -248,24 +249,68 @@ def test_a_folder_without_evidence_is_refused(tmp_path):
         evidence_result(tmp_path, "a")
 
 
-def paired(origin, policy, ttft_ms, e2e_ms):
+def paired(origin, policy, ttft_ms, e2e_ms, **parameters):
     spreads = {"ttft_ms": ttft_ms, "e2e_ms": e2e_ms}
     latencies = {name: Latency(Spread(count=1, mean=mean)) for name, mean in spreads.items()}
     stages = {"prefill": ttft_ms - 10.0, "decode": e2e_ms - ttft_ms}
-    run = Run(name=policy, origin=origin, policy=policy, latencies=latencies, stages=stages)
+    run = Run(
+        name=policy,
+        origin=origin,
+        policy=policy,
+        parameters=parameters,
+        latencies=latencies,
+        stages=stages,
+    )
     return Result(label=origin, kind="", verdict="", tables=(), basis=(), runs=(run,))
 
 
 def test_a_simulated_and_a_measured_run_of_one_policy_are_prediction_and_measurement():
     results = [
-        paired(SIMULATED, "locality_aware(slack_ms=5)", 60.0, 500.0),
-        paired(MEASURED, "locality_aware:slack_ms=5", 110.0, 510.0),
+        paired(SIMULATED, "p", 60.0, 500.0, slack_ms=5.0),
+        paired(MEASURED, "p", 110.0, 510.0, slack_ms=5.0),
     ]
     found = {(each.stage, each.figure): each for each in predictions_between(results)}
     # 50 ms against 100, and 440 against 400.
     assert found["prefill stage", "mean"].error_fraction == pytest.approx(-0.5)
     assert found["decode stage", "mean"].error_fraction == pytest.approx(0.1)
     assert found["E2E", "mean"].measured.value == 510.0
+
+
+def test_another_parameter_is_another_policy_and_predicts_nothing():
+    results = [
+        paired(SIMULATED, "p", 60.0, 500.0, slack_ms=5.0),
+        paired(MEASURED, "p", 110.0, 510.0, slack_ms=500.0),
+    ]
+    assert predictions_between(results) == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "parameters"),
+    [
+        ("locality_aware:slack_ms=20", {"slack_ms": 20.0}),
+        ("locality_aware", {"slack_ms": 5.0}),
+        ("mine.py:cheapest:x=1", {}),
+    ],
+)
+def test_a_group_has_the_parameters_that_its_router_had(tmp_path, policy, parameters):
+    group = three_groups()[1]
+    layout = msgspec.structs.replace(group.layout, policy=policy)
+    run = run_of_group(msgspec.structs.replace(group, layout=layout), [], None)
+    assert run.parameters == parameters
+
+
+def test_what_a_label_rests_on_is_said_of_whom_it_is_so(tmp_path):
+    first, *others = three_groups()
+    other = msgspec.structs.replace(first.workload, requests=7)
+    folder = tmp_path / "a"
+    folder.mkdir()
+    for group in (msgspec.structs.replace(first, workload=other), *others):
+        write_envelope(folder, group)
+    basis = dict(evidence_result(folder, "a").basis)
+    of_others = ", ".join(group.group for group in others)
+    assert basis["Requests"].startswith(f"7 a repeat, {first.workload.load} load ({first.group}); ")
+    assert basis["Requests"].endswith(f" ({of_others})")
+    assert first.group not in basis["Engine"]
 
 
 def test_two_simulated_runs_of_one_policy_predict_nothing():

@@ -137,6 +137,39 @@ def test_load_is_the_rate_of_several_results():
     assert (series.points[1].low, series.points[1].high) == pytest.approx((0.6, 1.0))
 
 
+def at_rate(rate, share, **facts):
+    return run(offered_rps=rate, figures=figures(goodput_fraction=share), **facts)
+
+
+def test_results_of_another_fleet_are_no_points_of_the_same_curve():
+    small = [at_rate(rate, share, fleet="4", result="a") for rate, share in ((2, 0.9), (4, 0.7))]
+    large = [at_rate(rate, share, fleet="8", result="b") for rate, share in ((2, 1.0), (4, 0.9))]
+    view = load((*small, *large))
+    (chart,) = view.charts
+    assert [series.name for series in chart.series] == ["mine (a)", "mine (b)"]
+    assert places(chart.series[1]) == [(2, 1.0), (4, 0.9)]
+    assert load((small[0], large[1])) is None
+
+
+def test_other_parameters_are_another_policy():
+    slow, fast = ({"slack_ms": each} for each in (5.0, 50.0))
+    assert load((at_rate(2.0, 0.9, parameters=slow), at_rate(4.0, 0.7, parameters=fast))) is None
+
+
+def test_a_second_result_of_one_rate_is_named_and_not_drawn():
+    view = load(
+        (at_rate(2.0, 0.9), at_rate(4.0, 0.7), at_rate(2.0, 0.1, name="again", policy="mine"))
+    )
+    assert places(view.charts[0].series[0]) == [(2.0, 0.9), (4.0, 0.7)]
+    assert view.remarks[-1].endswith("is: again.")
+
+
+def test_a_search_hides_no_other_results():
+    tried = (AtLoad(1.0, figures(goodput_fraction=1.0)), AtLoad(2.0, figures(goodput_fraction=0.5)))
+    runs = (run("s", cell="long on 4", loads=tried), at_rate(2.0, 0.9), at_rate(4.0, 0.7))
+    assert [chart.title for chart in load(runs).charts] == ["goodput: long on 4", "goodput"]
+
+
 def test_load_is_that_of_a_search_where_there_was_one():
     tried = (AtLoad(1.0, figures(p99_ttft_ms=5.0)), AtLoad(2.0, figures(p99_ttft_ms=50.0)))
     (chart,) = load((run(cell="long on 4", loads=tried),)).charts
@@ -155,6 +188,18 @@ def test_the_load_held_reaches_to_the_one_that_was_not_most_first():
     first, second = chart.series[0].points
     assert (first.x, first.label) == (2.0, "or more")
     assert (second.low, second.high) == (1.0, 1.1)
+
+
+def test_loads_held_of_different_traffic_are_not_ranked_against_each_other():
+    """Each is a multiple of its own trace's rate. What holds nothing has its row."""
+    plans = [
+        run("a", held=HeldRate(2.0, 2.1), workload="x", result="one.json"),
+        run("b", held=HeldRate(3.0, 3.1), workload="y", result="two.json"),
+        run("c", held=HeldRate(0.0, 0.1), workload="x", result="one.json"),
+    ]
+    charts = held(tuple(plans)).charts
+    assert [chart.title for chart in charts] == ["load held, one.json", "load held, two.json"]
+    assert [chart.names for chart in charts] == [("a", "c"), ("b",)]
 
 
 def sampled(replicas):
@@ -187,11 +232,29 @@ def test_hits_stand_against_tails_where_several_runs_tell_them():
 
 
 def test_slack_is_a_curve_of_one_policy_in_order():
-    def at(slack_ms, share):
-        return run("p", slack_ms=slack_ms, figures=figures(cached_token_fraction=share))
-
-    (chart,) = slack((at(50.0, 0.4), at(5.0, 0.2), run("other"))).charts
+    runs = (with_slack(50.0, 0.4), with_slack(5.0, 0.2), run("other"))
+    (chart,) = slack(runs).charts
     assert places(chart.series[0]) == [(5.0, 0.2), (50.0, 0.4)]
+
+
+def with_slack(slack_ms, share, **facts):
+    cached = figures(cached_token_fraction=share)
+    return run("p", parameters={"slack_ms": slack_ms}, figures=cached, **facts)
+
+
+@pytest.mark.parametrize("what", ["workload", "fleet"])
+def test_slacks_on_other_requests_or_another_fleet_are_a_curve_of_their_own(what):
+    """The same slack on both: neither takes the other's place."""
+    runs = [
+        with_slack(slack_ms, share, result=name, **{what: name})
+        for name, shares in (("a", (0.2, 0.4)), ("b", (0.3, 0.5)))
+        for slack_ms, share in zip((5.0, 50.0), shares, strict=True)
+    ]
+    (chart,) = slack(tuple(runs)).charts
+    assert {series.name: places(series) for series in chart.series} == {
+        "p (a)": [(5.0, 0.2), (50.0, 0.4)],
+        "p (b)": [(5.0, 0.3), (50.0, 0.5)],
+    }
 
 
 COUNTS = ReasonsOverTime(5000.0, {"home": (3, 1), "new": (0, 2)})

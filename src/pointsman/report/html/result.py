@@ -94,7 +94,7 @@ class Run:
     ``figures`` by name: ``goodput_fraction``, ``p99_ttft_ms``, ``output_tokens_per_s_per_gpu`` ...
     ``loads`` are of the same run at other loads, ``at_held`` is at the highest that it holds.
     ``label`` is its name in its own result, ``group`` what it is a kind of. ``style`` tells it from
-    others on the page.
+    others on the page. ``workload`` and ``fleet`` are texts that are equal where they are the same.
     """
 
     name: str
@@ -104,7 +104,9 @@ class Run:
     policy: str = ""
     result: str = ""
     style: int = 0
-    slack_ms: float | None = None
+    parameters: dict[str, float] = field(default_factory=dict)  # of the policy
+    workload: str = ""  # which requests, as far as it is known
+    fleet: str = ""  # all that was the same for every policy but the requests
     gpus: int | None = None
     offered_rps: float | None = None
     latencies: dict[str, Latency] = field(default_factory=dict)
@@ -143,6 +145,7 @@ class Prediction:
     predicted: float
     measured: Figure
     is_time: bool = True  # in ms
+    remark: str = ""  # what it is of
 
     @property
     def error_fraction(self) -> float | None:

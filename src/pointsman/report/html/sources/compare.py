@@ -25,6 +25,7 @@ from pointsman.report.html.sources.decoding import (
     Quantiles,
     WorkloadFacts,
     decoded,
+    fleet_identity,
     latency,
     short_names,
     workload_basis,
@@ -87,7 +88,7 @@ def compare_result(document: Any, label: str) -> Result:
             ("Interval", "none: figures within 2% count as equal"),
         ),
         runs=tuple(
-            _run(each, name, facts.workload.offered_rps)
+            _run(each, name, facts.workload, fleet_identity(document))
             for each, name in zip(facts.results, names, strict=True)
         ),
     )
@@ -107,7 +108,7 @@ def _row(result: _Result) -> tuple[str | float | None, ...]:
     )
 
 
-def _run(result: _Result, name: str, offered_rps: float | None) -> Run:
+def _run(result: _Result, name: str, workload: WorkloadFacts, fleet: str) -> Run:
     m = result.metrics
     figures = {"hit_rate": m.cache_hit_rate, "requests_per_s": m.throughput_requests_per_s}
     if m.cached_token_fraction is not None:
@@ -116,8 +117,10 @@ def _run(result: _Result, name: str, offered_rps: float | None) -> Run:
         name=name,
         origin=SIMULATED,
         policy=result.policy,
-        slack_ms=result.parameters.get("slack_ms"),
-        offered_rps=offered_rps,
+        parameters=result.parameters,
+        workload=workload.identity,
+        fleet=fleet,
+        offered_rps=workload.offered_rps,
         latencies=_latencies(result),
         figures={name: Figure(value) for name, value in figures.items()},
         shares=tuple(

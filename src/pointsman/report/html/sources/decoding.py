@@ -27,6 +27,11 @@ class WorkloadFacts(msgspec.Struct, frozen=True):
     span_ms: float
 
     @property
+    def identity(self) -> str:
+        """Equal where the requests are."""
+        return self.sha256 or self.source
+
+    @property
     def offered_rps(self) -> float | None:
         """The gaps between arrivals over their span, as ``plan`` counts; None for no span."""
         return (self.requests - 1) * 1000.0 / self.span_ms if self.span_ms else None
@@ -67,6 +72,12 @@ def decoded(document: Any, kind: type[T], where: str) -> T:
         raise InputError(
             f"{where}: {error}; expected a result as this version of pointsman writes it"
         ) from None
+
+
+def fleet_identity(document: dict[str, Any]) -> str:
+    """A text that is equal where fleets and what surrounds them are; draws apart."""
+    fleet = {name: value for name, value in document["fleet"].items() if name != "seed"}
+    return msgspec.json.encode(fleet, order="sorted").decode()
 
 
 def latency(spread: Spread, quantiles: Quantiles, name: str) -> Latency:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -243,23 +243,42 @@ def _basis(facts: _Label) -> Iterator[tuple[str, str]]:
 
 
 def _group_basis(groups: Sequence[ServingGroup]) -> Iterator[tuple[str, str]]:
-    first = groups[0]
     repeats = sorted({len(group.repeats) for group in groups})
     seeds = sorted({repeat.seed for g in groups for repeat in g.repeats if repeat.seed is not None})
-    backend, hardware = first.backend, first.hardware
-    accelerator = (
-        f", {hardware.accelerators} x {hardware.accelerator}" if hardware.accelerator else ""
-    )
-    levels = ", ".join(sorted({group.evidence_level for group in groups}))
-    yield "Requests", f"{first.workload.requests:,} a repeat, {first.workload.load} load"
-    yield "Workload", f"{first.workload.id} (SHA-256 {first.workload.sha256[:12]})"
+    yield "Requests", _told(groups, _requests)
+    yield "Workload", _told(groups, lambda g: f"{g.workload.id} (SHA-256 {g.workload.sha256[:12]})")
     yield "Repeats", f"{' to '.join(dict.fromkeys(map(str, (repeats[0], repeats[-1]))))} a group"
-    yield "Origin", f"{_origin(first)}: {levels}"
-    yield "Scope", SCOPE[first.evidence_level]
-    yield "Engine", f"{backend.engine} {backend.version or ''}, {backend.model.id}"
-    yield "Hardware", f"{hardware.cpu}, {hardware.cores} cores{accelerator}"
-    yield "Seed", ", ".join(map(str, seeds)) or str(first.workload.seed)
-    yield "Interval", first.definitions.intervals
+    yield "Origin", _told(groups, lambda g: f"{_origin(g)}: {g.evidence_level}")
+    yield "Scope", _told(groups, lambda g: SCOPE[g.evidence_level])
+    yield "Engine", _told(groups, _engine)
+    yield "Hardware", _told(groups, _hardware)
+    yield "Seed", ", ".join(map(str, seeds)) or _told(groups, lambda g: str(g.workload.seed))
+    yield "Interval", _told(groups, lambda g: g.definitions.intervals)
+
+
+def _told(groups: Sequence[ServingGroup], of: Callable[[ServingGroup], str]) -> str:
+    """What is so of all groups, or what is so of which of them."""
+    named: dict[str, list[str]] = {}
+    for group in groups:
+        named.setdefault(of(group), []).append(group.group)
+    if len(named) == 1:
+        return next(iter(named))
+    return "; ".join(f"{text} ({', '.join(names)})" for text, names in named.items())
+
+
+def _requests(group: ServingGroup) -> str:
+    return f"{group.workload.requests:,} a repeat, {group.workload.load} load"
+
+
+def _engine(group: ServingGroup) -> str:
+    backend = group.backend
+    return f"{backend.engine} {backend.version or ''}, {backend.model.id}"
+
+
+def _hardware(group: ServingGroup) -> str:
+    has = group.hardware
+    accelerator = f", {has.accelerators} x {has.accelerator}" if has.accelerator else ""
+    return f"{has.cpu}, {has.cores} cores{accelerator}"
 
 
 def _origin(group: ServingGroup) -> str:

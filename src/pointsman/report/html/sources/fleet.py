@@ -29,6 +29,7 @@ from pointsman.report.html.sources.decoding import (
     Quantiles,
     WorkloadFacts,
     decoded,
+    fleet_identity,
     latency,
     short_names,
     workload_basis,
@@ -116,6 +117,9 @@ class _Result(msgspec.Struct, frozen=True):
     reasons_over_time: ReasonsOverTime | None = None
 
 
+_QUOTED, _FITTED = "quoted: a roofline of data sheets", "fitted to measured engines: {}"
+
+
 class _Group(msgspec.Struct, frozen=True):
     count: int
     model: str | None
@@ -164,7 +168,8 @@ def fleet_result(document: Any, label: str) -> Result:
         basis=tuple(_basis(facts)),
         warnings=facts.warnings,
         runs=tuple(
-            _run(each, name, facts) for each, name in zip(facts.results, names, strict=True)
+            _run(each, name, facts, fleet_identity(document))
+            for each, name in zip(facts.results, names, strict=True)
         ),
     )
 
@@ -187,9 +192,7 @@ def _basis(facts: _Document) -> Iterator[tuple[str, str]]:
     fleet = facts.fleet
     yield from workload_basis(facts.workload)
     groups = " + ".join(
-        f"{each.count} x {each.model or 'a model'} on {each.device or 'recorded engines'}"
-        f"{'' if each.role is None else f', {each.role}'}"
-        for each in fleet.groups
+        f"{_device(each)}{'' if each.role is None else f', {each.role}'}" for each in fleet.groups
     )
     yield "Fleet", f"{groups}; {fleet.gpus} GPUs"
     yield "Origin", f"simulated, engine model {fleet.model}; {_costs(fleet)}"
@@ -202,10 +205,17 @@ def _basis(facts: _Document) -> Iterator[tuple[str, str]]:
 
 
 def _costs(fleet: _Fleet) -> str:
-    files = sorted({each.costs_from for each in fleet.groups} - {"roofline"})
-    if files:
-        return f"costs fitted to measured engines: {', '.join(files)}"
-    return "costs quoted: a roofline of data sheets"
+    """How every group came to its costs."""
+    sources = [group.costs_from for group in fleet.groups]
+    told = [_QUOTED if each == "roofline" else _FITTED.format(each) for each in sources]
+    if len(set(told)) == 1:
+        return f"costs {told[0]}"
+    parts = [f"of {_device(g)} {each}" for g, each in zip(fleet.groups, told, strict=True)]
+    return f"costs {'; '.join(parts)}"
+
+
+def _device(group: _Group) -> str:
+    return f"{group.count} x {group.model or 'a model'} on {group.device or 'recorded engines'}"
 
 
 def _interval(facts: _Document) -> str:
@@ -223,14 +233,16 @@ def _interval(facts: _Document) -> str:
     )
 
 
-def _run(result: _Result, name: str, facts: _Document) -> Run:
+def _run(result: _Result, name: str, facts: _Document, fleet: str) -> Run:
     m = result.metrics
     split = 0 if facts.fleet.link is None else facts.fleet.link.prefill
     return Run(
         name=name,
         origin=SIMULATED,
         policy=result.policy,
-        slack_ms=result.parameters.get("slack_ms"),
+        parameters=result.parameters,
+        workload=facts.workload.identity,
+        fleet=fleet,
         gpus=facts.fleet.gpus,
         offered_rps=None if facts.fleet.conditions.closed_loop else facts.workload.offered_rps,
         latencies={

@@ -15,9 +15,12 @@ from pointsman.evidence.envelope import Bounds, MechanismRun, ServingGroup
 from pointsman.evidence.figures import REPORTED
 from pointsman.evidence.group import Group
 from pointsman.evidence.metrics import METRIC_NAMES
+from pointsman.fleet.objectives import with_objectives
 from pointsman.metrics.distribution import quantiles_of
+from pointsman.metrics.goodput import Objectives
 from pointsman.metrics.latency import Answers, spread_of
 from pointsman.metrics.reasons import ReasonsOverTime, reasons_over_time
+from pointsman.policies.catalogue import POLICIES, policy_named
 from pointsman.report.html.result import (
     MEASURED,
     QUOTED,
@@ -46,11 +49,13 @@ Repeats = Sequence[Sequence[JoinedRow]]
 def run_of_group(group: ServingGroup, rows: Repeats, decision: GroupDecision | None) -> Run:
     """One group; its rows, a list a repeat, may be missing."""
     layout, level = group.layout, group.evidence_level
+    policy, parameters = _rule(group)
     reasons = Counter(row.reason for repeat in rows for row in repeat if row.reason is not None)
     return Run(
         name=group.group,
         origin=SIMULATED if level == "simulation" else MEASURED,
-        policy=layout.policy or "",
+        policy=policy,
+        parameters=parameters,
         gpus=layout.replicas * layout.tp * layout.pp if level == "real_engine_gpu" else None,
         offered_rps=group.workload.rate_rps,
         latencies=dict(_latencies(group, rows)),
@@ -61,6 +66,18 @@ def run_of_group(group: ServingGroup, rows: Repeats, decision: GroupDecision | N
         reasons_over_time=_over_time(rows, tuple(reasons)),
         differences=tuple(_differences(decision)),
     )
+
+
+def _rule(group: ServingGroup) -> tuple[str, dict[str, float]]:
+    """The policy's name and its parameters, told the objectives as the router was; of a user's
+    file, which is not loaded for that, as it is named."""
+    text = group.layout.policy or ""
+    if text.partition(":")[0] not in POLICIES:
+        return text, {}
+    asked = None if group.goodput is None else group.goodput.objectives
+    told = None if asked is None else Objectives(asked.ttft_ms, asked.tpot_ms, asked.e2el_ms)
+    (policy,) = with_objectives([text], [policy_named(text)], told)
+    return policy.name, dict(policy.parameters)
 
 
 def run_of_other(group: Group) -> Run:

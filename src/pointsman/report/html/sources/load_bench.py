@@ -93,7 +93,7 @@ def bench_result(document: Any, label: str) -> Result:
         verdict=_verdict(facts),
         tables=(AnswerTable("Load held, in multiples of the trace's own rate", _COLUMNS, rows),),
         basis=_basis(facts),
-        runs=tuple(run for cell in facts.cells for run in _runs(cell, facts.tolerance_ratio)),
+        runs=tuple(run for cell in facts.cells for run in _runs(cell, facts.attainment_fraction)),
     )
 
 
@@ -143,16 +143,26 @@ def _tails(at: _AtLoad | None) -> tuple[float | None, ...]:
     return (None,) * 3 if at is None else (at.p99_ttft_ms, at.p99_tpot_ms, at.cached_token_fraction)
 
 
-def _runs(cell: _Cell, tolerance_ratio: float) -> Iterator[Run]:
+def _runs(cell: _Cell, attainment_fraction: float) -> Iterator[Run]:
     for held in cell.policies:
         yield Run(
             name=held.policy,
             origin=SIMULATED,
             policy=held.policy,
             cell=cell.name,
-            held=HeldRate(held.load_ratio, held.load_ratio * tolerance_ratio),
+            held=HeldRate(held.load_ratio, _failed(held, attainment_fraction)),
             loads=tuple(AtLoad(at.load_ratio, _figures(at)) for at in held.tried),
         )
+
+
+def _failed(held: _Held, attainment_fraction: float) -> float | None:
+    """The least load tried above the one held at which too few requests kept all objectives."""
+    missed = [
+        at.load_ratio
+        for at in held.tried
+        if at.load_ratio > held.load_ratio and at.goodput_fraction < attainment_fraction
+    ]
+    return min(missed, default=None)
 
 
 def _figures(at: _AtLoad) -> dict[str, Figure]:

@@ -183,9 +183,8 @@ def _run(shape: _Shape, facts: _Document) -> Run:
         stages=stages_of(shape.metrics),
         shares=_shares(shape),
         differences=_differences(shape, facts.baseline.shape),
-        held=None
-        if rate.times_offered is None
-        else HeldRate(rate.times_offered, rate.fails_at_times_offered),
+        workload=facts.workload.identity,
+        held=HeldRate(rate.times_offered or 0.0, rate.fails_at_times_offered),
         at_held=_at_held(rate),
     )
 

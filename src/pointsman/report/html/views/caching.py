@@ -10,6 +10,7 @@ from pointsman.report.html.views.view import View
 
 HITS = "Do more cache hits come with shorter tails?"
 SLACK = "How long may a request wait for its prefix?"
+_SLACK = "slack_ms"
 _CACHED = "cached_token_fraction"
 _CACHED_AXIS = Axis("prompt tokens cached", percent=True)
 _TAILS = (("p99_ttft_ms", "P99 TTFT"), ("p99_e2e_ms", "P99 E2E"))
@@ -31,9 +32,17 @@ def hits(runs: tuple[Run, ...]) -> View | None:
 
 
 def slack(runs: tuple[Run, ...]) -> View | None:
-    """Hits and tails of the same policy with several slacks."""
-    by_policy = {run.policy: _with_slack(runs, run.policy) for run in runs}
-    curves = {policy: found for policy, found in by_policy.items() if len(found) > 1}
+    """Hits and tails of the same policy with several slacks, on the same requests and fleet."""
+    alike: dict[tuple[str, str, str], list[Run]] = {}
+    for run in runs:
+        if _SLACK in run.parameters:
+            alike.setdefault((run.policy, run.workload, run.fleet), []).append(run)
+    several = len({(workload, fleet) for _, workload, fleet in alike}) > 1
+    curves = {
+        f"{policy} ({those[0].result})" if several else policy: found
+        for (policy, _, _), those in alike.items()
+        if len(found := _by_slack(those)) > 1
+    }
     charts = [
         _chart(title, axis, curves, name)
         for name, title, axis in (
@@ -45,9 +54,12 @@ def slack(runs: tuple[Run, ...]) -> View | None:
     return View(SLACK, shown) if shown else None
 
 
-def _with_slack(runs: Sequence[Run], policy: str) -> dict[float, Run]:
-    found = {run.slack_ms: run for run in runs if run.policy == policy}
-    return {each: found[each] for each in sorted(each for each in found if each is not None)}
+def _by_slack(runs: Sequence[Run]) -> dict[float, Run]:
+    """Of one slack the first: the same again is the same run."""
+    found: dict[float, Run] = {}
+    for run in runs:
+        found.setdefault(run.parameters[_SLACK], run)
+    return dict(sorted(found.items()))
 
 
 def _chart(title: str, axis: Axis, curves: dict[str, dict[float, Run]], name: str) -> Plot:

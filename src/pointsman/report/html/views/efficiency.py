@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pointsman.report.html.charts.chart import POINTS, STEPS, Axis, Plot, Point, Series
 from pointsman.report.html.result import AtLoad, Run
@@ -20,37 +20,41 @@ _REMARKS = (
     "Up and to the left is better; of whatever is not on the front something else has more"
     " throughput at no more latency.",
 )
-_AT_HELD = "Each at the highest rate that it holds."
+_AT_HELD = ", at the highest rate held"
+_UNLIKE = (
+    "These are results of different requests: a front across them is of no one traffic; compare"
+    " points of one result."
+)
 _FRONT_STYLE = 7
 
 _Placed = tuple[str, str, Point]  # group, name, place
 
 
 def efficiency(runs: tuple[Run, ...]) -> View | None:
-    """A chart for each latency; where runs were tried at the rate they hold, there."""
-    at_held = any(run.at_held is not None for run in runs)
-    charts = tuple(
-        _chart(title, placed)
+    """A chart for each latency, of what was offered and of the highest rates held."""
+    offered = [(run, run) for run in runs if run.at_held is None]
+    held = [(run, run.at_held) for run in runs if run.at_held is not None]
+    charts = (*_charts(held, _AT_HELD), *_charts(offered, ""))
+    unlike = any(len({run.workload for run, _ in those}) > 1 for those in (held, offered))
+    return View(QUESTION, charts, (*_REMARKS, *((_UNLIKE,) if unlike else ()))) if charts else None
+
+
+def _charts(sources: Sequence[tuple[Run, Run | AtLoad]], of: str) -> list[Plot]:
+    return [
+        _chart(title, of, placed)
         for name, title in _CHARTS
-        if len(placed := _placed(runs, name, at_held)) > 1
-    )
-    remarks = (*_REMARKS, *((_AT_HELD,) if at_held else ()))
-    return View(QUESTION, charts, remarks) if charts else None
+        if len(placed := list(_placed(sources, name))) > 1
+    ]
 
 
-def _placed(runs: Sequence[Run], latency: str, at_held: bool) -> list[_Placed]:
-    found = []
-    for run in runs:
-        source: Run | AtLoad | None = run.at_held if at_held else run
-        if source is None:
-            continue
+def _placed(sources: Sequence[tuple[Run, Run | AtLoad]], latency: str) -> Iterator[_Placed]:
+    for run, source in sources:
         x, y = source.figure(latency), source.figure(_THROUGHPUT)
         if x is not None and y is not None:
-            found.append((run.group or run.name, run.name, Point(x.value, y.value, label=run.name)))
-    return found
+            yield run.group or run.name, run.name, Point(x.value, y.value, label=run.name)
 
 
-def _chart(title: str, placed: Sequence[_Placed]) -> Plot:
+def _chart(title: str, of: str, placed: Sequence[_Placed]) -> Plot:
     groups = list(dict.fromkeys(group for group, _, _ in placed))
     series = [
         Series(group, style, tuple(point for g, _, point in placed if g == group), POINTS)
@@ -58,7 +62,7 @@ def _chart(title: str, placed: Sequence[_Placed]) -> Plot:
     ]
     front = pareto_front([point for _, _, point in placed])
     return Plot(
-        title=f"against {title.removesuffix(', ms')}",
+        title=f"against {title.removesuffix(', ms')}{of}",
         x=Axis(title, log=True),
         y=Axis("output tokens/s/GPU"),
         series=(Series(FRONT, _FRONT_STYLE, tuple(front), STEPS), *series),

@@ -14,11 +14,13 @@ _REMARKS = (
 
 
 def held(runs: tuple[Run, ...]) -> View | None:
-    """A chart for each traffic and fleet, the one that holds most first."""
+    """A chart for each traffic and fleet, or each traffic of plans; the one that holds most first:
+    multiples of different rates are no order."""
     having = [run for run in runs if run.held is not None]
+    places = dict.fromkeys((run.cell, run.workload) for run in having)
     charts = tuple(
-        _chart(cell, [run for run in having if run.cell == cell])
-        for cell in dict.fromkeys(run.cell for run in having)
+        _chart(place[0], [run for run in having if (run.cell, run.workload) == place])
+        for place in places
     )
     return View(QUESTION, charts, _REMARKS) if charts else None
 
@@ -27,7 +29,7 @@ def _chart(cell: str, runs: list[Run]) -> Rows:
     ordered = sorted(runs, key=_held, reverse=True)
     points = [_point(run, float(place)) for place, run in enumerate(ordered)]
     return Rows(
-        title=cell or "load held",
+        title=cell or f"load held, {', '.join(dict.fromkeys(run.result for run in runs))}",
         x=Axis("load, times the trace's rate"),
         names=tuple(run.name for run in ordered),
         series=(Series("load held", 0, tuple(points), BAR),),

@@ -17,41 +17,74 @@ _CHARTS = (
     ("p99_e2e_ms", "P99 E2E", Axis("P99 E2E, ms", log=True)),
 )
 _FIGURES = tuple(name for name, _, _ in _CHARTS)
-_OF_RESULTS = "A point is one result; a band is its interval, where the result has one."
+_OF_RESULTS = (
+    "Against requests/s a point is one result; a band is its interval, where the result has one."
+)
+_FLEETS = "Curves of different fleets end in the name of the first result on each."
+_SAME_RATE = "Not drawn, for another result of the same policy, fleet and rate is: {}."
 _OF_SEARCH = (
-    "A point is one simulation of the search for the load held; of one simulation no interval is"
-    " known."
+    "Against multiples of a trace's rate a point is one simulation of the search for the load held;"
+    " no interval was computed of it."
 )
 _RATE, _TIMES = "offered requests/s", "load, times the trace's rate"
 
 
 @dataclass(frozen=True, slots=True)
 class _Curve:
-    """One policy over its loads; ``place`` is the traffic and fleet that they are of."""
+    """One policy over its loads; ``place`` is the traffic and fleet of a search, ``fleet`` that of
+    results of several rates."""
 
     name: str
     place: str
     points: tuple[AtLoad, ...]
+    fleet: str = ""
 
 
 def load(runs: tuple[Run, ...]) -> View | None:
-    """Against the loads of a search, else against the rates of several results."""
+    """Against the loads of searches, and against the rates of several results."""
     searched = [_Curve(run.name, run.cell, run.loads) for run in runs if len(run.loads) > 1]
-    if searched:
-        return _view(searched, _TIMES, _OF_SEARCH)
-    several = _over_results(runs)
-    return _view(several, _RATE, _OF_RESULTS) if several else None
+    several, left_out = _over_results(runs)
+    charts = (*_charts(searched, _TIMES), *_charts(several, _RATE))
+    remarks = [
+        *([_OF_SEARCH] if searched else []),
+        *([_OF_RESULTS] if several else []),
+        *([_FLEETS] if len({curve.fleet for curve in several}) > 1 else []),
+        *([_SAME_RATE.format(", ".join(left_out))] if left_out else []),
+    ]
+    return View(QUESTION, charts, tuple(remarks)) if charts else None
 
 
-def _over_results(runs: Sequence[Run]) -> list[_Curve]:
-    """The same policy in results of different rates."""
-    curves = []
-    for policy in dict.fromkeys(run.label for run in runs):
-        rated = {run.offered_rps: run for run in runs if run.label == policy and run.offered_rps}
-        at = [AtLoad(rate, _figures(run)) for rate, run in sorted(rated.items()) if rate]
-        if len(at) > 1:
-            curves.append(_Curve(policy, "", tuple(at)))
-    return curves
+def _over_results(runs: Sequence[Run]) -> tuple[list[_Curve], list[str]]:
+    """The same policy on the same fleet in results of different rates, and the runs at a rate that
+    another one has already."""
+    alike: dict[tuple[str, str], dict[float, Run]] = {}
+    again = []
+    for run in runs:
+        if run.offered_rps:
+            at = alike.setdefault((run.policy + _settings(run), run.fleet), {})
+            if at.setdefault(run.offered_rps, run) is not run:
+                again.append(run)
+    curves = {key: at for key, at in alike.items() if len(at) > 1}
+    several = len({fleet for _, fleet in curves}) > 1
+    drawn = [
+        _Curve(
+            f"{_first(at).label} ({_first(at).result})" if several else _first(at).label,
+            "",
+            tuple(AtLoad(rate, _figures(run)) for rate, run in sorted(at.items())),
+            fleet,
+        )
+        for (_, fleet), at in curves.items()
+    ]
+    left_out = [run.name for run in again if (run.policy + _settings(run), run.fleet) in curves]
+    return drawn, left_out
+
+
+def _first(at: dict[float, Run]) -> Run:
+    return next(iter(at.values()))
+
+
+def _settings(run: Run) -> str:
+    return repr(sorted(run.parameters.items()))
 
 
 def _figures(run: Run) -> dict[str, Figure]:
@@ -59,7 +92,7 @@ def _figures(run: Run) -> dict[str, Figure]:
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
-def _view(curves: Sequence[_Curve], x_title: str, remark: str) -> View:
+def _charts(curves: Sequence[_Curve], x_title: str) -> list[Plot]:
     names = list(dict.fromkeys(curve.name for curve in curves))
     charts = []
     for place in dict.fromkeys(curve.place for curve in curves):
@@ -73,7 +106,7 @@ def _view(curves: Sequence[_Curve], x_title: str, remark: str) -> View:
             if series:
                 whole = f"{title}: {place}" if place else title
                 charts.append(Plot(whole, Axis(x_title, log=True), axis, tuple(series)))
-    return View(QUESTION, tuple(charts), (remark,))
+    return charts
 
 
 def _points(curve: _Curve, name: str) -> tuple[Point, ...]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from pointsman.report.html.charts.chart import BAR, Axis, Point, Rows, Series
-from pointsman.report.html.result import SIMULATED, Run
+from pointsman.report.html.result import QUOTED, SIMULATED, Run
 from pointsman.report.html.views.view import View
 
 QUESTION = "What was measured, and how far do repeats differ?"
-_REMARKS = ("Lines are intervals over repeats; a bar without one had fewer than two.",)
+_INTERVALS = "Lines are intervals over repeats; without one there is none, as of a single repeat."
+_RANGES = "Lines of slowest ranks reach from the least to the most of all repeats."
+_QUOTED = "Of figures that others state no line is known: {}."
+_RANK = "max_rank_makespan_ms"
 _CHARTS = (
     ("ttft_ms", "mean TTFT", "ms"),
     ("tpot_ms", "mean TPOT", "ms"),
@@ -15,7 +20,7 @@ _CHARTS = (
     ("p99_ms", "P99 E2E", "ms"),
     ("queue_wait_ms", "mean queue wait", "ms"),
     ("throughput_tokens_per_s", "throughput", "tokens/s"),
-    ("max_rank_makespan_ms", "slowest rank", "ms"),
+    (_RANK, "slowest rank", "ms"),
     ("peak_memory_mb", "peak memory", "MiB"),
 )
 
@@ -28,7 +33,18 @@ def measured(runs: tuple[Run, ...]) -> View | None:
         for name, title, unit in _CHARTS
         if (having := [run for run in groups if name in run.figures])
     )
-    return View(QUESTION, charts, _REMARKS) if charts else None
+    return View(QUESTION, charts, tuple(_remarks(groups))) if charts else None
+
+
+def _remarks(groups: Sequence[Run]) -> Iterator[str]:
+    """What the lines are, of whatever is shown."""
+    ours = [run for run in groups if run.origin != QUOTED]
+    if any(_RANK not in run.figures for run in ours):
+        yield _INTERVALS
+    if any(_RANK in run.figures for run in ours):
+        yield _RANGES
+    if quoted := [run.name for run in groups if run.origin == QUOTED]:
+        yield _QUOTED.format(", ".join(quoted))
 
 
 def _chart(name: str, title: str, unit: str, runs: list[Run]) -> Rows:

@@ -33,7 +33,8 @@ def prediction(predictions: tuple[Prediction, ...]) -> View | None:
         charts_of = [each for each in predictions if each.group == group]
         if any(each.error_fraction is not None for each in charts_of):
             charts.append(_errors(group, charts_of))
-    return View(QUESTION, tuple(charts), _REMARKS)
+    told = dict.fromkeys(each.remark for each in predictions if each.remark)
+    return View(QUESTION, tuple(charts), (*_REMARKS, *told))
 
 
 def _against(timed: Sequence[Prediction]) -> Plot:
