@@ -82,7 +82,7 @@ def test_the_best_goodput_is_taken_where_its_lead_stands(compared):
     assert advice.policy == "queue_aware"
     assert advice.sentence == (
         "Take queue_aware: goodput 90.0% against 80.0% (random). Nearest is random, worse by 6.00"
-        " to 14.00 points (at 95%); that stands while the model is off by less than 0.1%,"
+        " to 14.00 points (at 95%); that stands while the model is off by less than 0.06%,"
         " whichever way. The price: mean E2E of random is 10.0 to 30.0 ms (at 95%) better."
     )
 

@@ -133,7 +133,7 @@ def _nearest(worse: Sequence[FleetResult]) -> str:
     nearest, by = min(told, key=lambda pair: pair[1].bearable_error_fraction)
     return (
         f"Nearest is {nearest.name}, worse by {_size(by)}; that stands while the model is"
-        f" off by less than {by.bearable_error_fraction:.1%}, whichever way."
+        f" off by less than {100.0 * by.bearable_error_fraction:.3g}%, whichever way."
     )
 
 

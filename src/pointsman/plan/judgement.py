@@ -159,7 +159,7 @@ def _doubt(decision: str, evidence: Evidence, question: Question) -> _Doubt | No
         margin = _largest_bearable(decision, evidence, question)
         reason = (
             f"service times off by {error:.1%} turn {decision} into another verdict, off by"
-            f" {margin:.1%} they do not"
+            f" {100.0 * margin:.3g}% they do not"
         )
         return _Doubt(reason, CALIBRATE, margin)
     if evidence.unfilled is not None:
@@ -203,7 +203,7 @@ def _near_saturation(limit: RateLimit, error: float) -> _Doubt:
     margin = max(0.0, margin)
     reason = (
         f"near saturation: service times off by {error:.1%} move the offered rate over the limit,"
-        f" off by less than {margin:.1%} they do not"
+        f" off by less than {100.0 * margin:.3g}% they do not"
     )
     return _Doubt(reason, CALIBRATE, margin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -39,8 +40,8 @@ _COLUMNS = (
     Column("most requests/s"),
     Column("most tokens/s/GPU"),
     Column("decision"),
-    Column("reason"),
 )
+_REASONS = (Column("shape"), Column("decision"), Column("reason"))
 _AT_MAX = {
     "output_tokens_per_s_per_gpu": "output_tokens_per_s_per_gpu_at_max",
     "p95_ttft_ms": "p95_ttft_ms_at_max",
@@ -119,12 +120,14 @@ def plan_result(document: Any, label: str) -> Result:
     """A ``pointsman.plan/1`` document."""
     facts = decoded(document, _Document, label)
     shapes = sorted((facts.baseline, *facts.shapes), key=lambda shape: shape.rank)
-    table = AnswerTable("All shapes, the best first", _COLUMNS, tuple(map(_row, shapes)))
+    first = next((each for each in shapes if each.reason), None)
+    notes = () if first is None else (f"{first.shape}, {_decision(first)}: {first.reason}.",)
+    table = AnswerTable("All shapes, the best first", _COLUMNS, tuple(map(_row, shapes)), notes)
     return Result(
         label=label,
         kind="plan",
         verdict=facts.advice.sentence,
-        tables=(table,),
+        tables=(table, _reasons(shapes)),
         basis=_basis(facts),
         warnings=facts.warnings,
         runs=tuple(_run(shape, facts) for shape in shapes),
@@ -142,9 +145,18 @@ def _row(shape: _Shape) -> tuple[str | float | None, ...]:
         *(m.ttft_ms.p95, m.tpot_ms.p95, m.e2e_ms.p95),
         rate.max_requests_per_s,
         rate.output_tokens_per_s_per_gpu_at_max,
-        shape.decision or "baseline",
-        shape.reason,
+        _decision(shape),
     )
+
+
+def _decision(shape: _Shape) -> str:
+    return shape.decision or "baseline"
+
+
+def _reasons(shapes: Sequence[_Shape]) -> AnswerTable:
+    """Of the first as well as of the others: words are too long for a column among figures."""
+    rows = tuple((each.shape, _decision(each), each.reason) for each in shapes if each.reason)
+    return AnswerTable("Why each shape is what it is", _REASONS, rows, is_folded=True)
 
 
 def _basis(facts: _Document) -> tuple[tuple[str, str], ...]:
