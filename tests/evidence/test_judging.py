@@ -82,6 +82,8 @@ def test_what_is_no_faster_is_rejected():
         "fallback_to_single_replica_audit",
     )
     assert judgement.reason.startswith("slower: e2e_ms 1,122 against 1,020")
+    assert "not told apart" not in judgement.reason  # the interval is what tells it
+    assert judgement.reason.count("e2e_ms 1,122 against 1,020") == 1
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from pointsman.bench.client.disturbance import Disturbance
 from pointsman.bench.client.figures import Figures, figures
@@ -17,6 +19,7 @@ from pointsman.bench.groups import Bench, Repeated
 from pointsman.bench.hardware import hardware_of
 from pointsman.bench.identity import identity_of
 from pointsman.bench.memory import GPU_SOURCE, HOST_SOURCE, NOT_OURS, NOT_TOLD
+from pointsman.bench.odd_repeats import odd_repeats
 from pointsman.bench.requests import digest_of
 from pointsman.bench.shapes import handoff_of
 from pointsman.bench.stages.joined import Joined, JoinedLoad, joined
@@ -97,10 +100,7 @@ def write_group(bench: Bench, backend: Backend, collected: Collected) -> Path:
         details=found.details,
         statuses=_statuses(seen.figures) if repeats else None,
         goodput=_goodput(bench, seen.figures),
-        repeats=tuple(
-            _repeat(bench, run, repeated, seen.of(place), own.repeats[place])
-            for place, repeated in enumerate(repeats)
-        ),
+        repeats=tuple(_repeats(bench, collected, seen, own.repeats)),
         stages=_stages(seen.joined),
         versions=_versions(bench, version),
         evidence_level=(
@@ -217,6 +217,16 @@ def _memory_told(bench: Bench, run: GroupRun, repeats: Sequence[Repeated]) -> To
         is_gpu = bench.experiment.hardware.device == "gpu"
         return Told(source=GPU_SOURCE if is_gpu else HOST_SOURCE)
     return Told(reason=NOT_OURS if run.group.urls else NOT_TOLD)
+
+
+def _repeats(
+    bench: Bench, collected: Collected, seen: _Seen, metrics: Sequence[Metrics]
+) -> Iterator[envelope.Repeat]:
+    odd = odd_repeats([each.e2e_ms for each in metrics])
+    for place, repeated in enumerate(collected.repeats):
+        found = _repeat(bench, collected.run, repeated, seen.of(place), metrics[place])
+        more = () if odd[place] is None else (str(odd[place]),)
+        yield msgspec.structs.replace(found, warnings=(*more, *found.warnings))
 
 
 def _repeat(

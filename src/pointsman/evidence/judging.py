@@ -12,6 +12,7 @@ degree or hand-off can still be changed; reject: failed, or tails or transfers a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pointsman.evidence.comparable import Comparable
@@ -102,7 +103,7 @@ def judge(baseline: Group, candidate: Group, comparable: Comparable, rule: Rule)
     told += [doubt.reason for doubt in doubts] if decision != ACCEPT else []
     return Judgement(
         decision=decision,
-        reason="; ".join([*told, *_in_numbers(compared, time)]),
+        reason="; ".join([*told, *_in_numbers(compared, time, told)]),
         next_action=NEXT_ACTIONS[decision],
         next_steps=tuple(dict.fromkeys(d.step for d in doubts)) if decision == TUNE else (),
         logic=logic,
@@ -216,7 +217,7 @@ def _lesson_doubts(logic: Verdict, candidate: Group) -> list[Doubt]:
 
 def _figure_doubts(compared: tuple[Compared, ...], time: Compared) -> list[Doubt]:
     doubts = []
-    if time.verdict != BETTER:
+    if time.verdict not in (BETTER, WORSE):
         step = "measure more repeats, or more requests in each"
         doubts.append(Doubt(f"{time.name} is not told apart from noise", step))
     for each in compared:
@@ -254,8 +255,9 @@ def _why_rejected(compared: tuple[Compared, ...], time: Compared) -> str | None:
     return None
 
 
-def _in_numbers(compared: tuple[Compared, ...], time: str) -> list[str]:
-    """The time first, then whatever is told apart."""
+def _in_numbers(compared: tuple[Compared, ...], time: str, told: Sequence[str]) -> list[str]:
+    """The time first, then whatever is better; not what is told already."""
     first = [each for each in compared if each.name == time]
     rest = [each for each in compared if each.name != time and each.verdict == BETTER]
-    return [each.text() for each in (*first, *rest)]
+    texts = [each.text() for each in (*first, *rest)]
+    return [text for text in texts if not any(text in reason for reason in told)]

@@ -49,8 +49,17 @@ def _figure(figure: FigureError) -> tuple[str, ...]:
         _value(figure.measured),
         percent(figure.error),
         interval,
-        {True: "yes", False: "no", None: "-"}[figure.is_inside],
+        _inside(figure),
     )
+
+
+def _inside(figure: FigureError) -> str:
+    """Where the interval goes below nothing, which no metric does, anything is inside."""
+    if figure.is_inside is None:
+        return "-"
+    if not figure.is_inside:
+        return "no"
+    return "too wide" if figure.low is not None and figure.low < 0.0 else "yes"
 
 
 def _value(value: float | None) -> str:
