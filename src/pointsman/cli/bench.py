@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--demo",
         action="store_true",
-        help="in place of a file: a tiny model on llama.cpp, two cores, two minutes",
+        help="in place of a file: a tiny model on llama.cpp, two idle cores, two to four minutes",
     )
     parser.add_argument(
         "--check",
