@@ -1,4 +1,19 @@
 "use strict";
+// Warnings that stand behind their number are open on paper.
+{
+  const opened = new Set();
+  addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll("details.warnings:not([open])")) {
+      folded.open = true;
+      opened.add(folded);
+    }
+  });
+  addEventListener("afterprint", () => {
+    for (const folded of opened) folded.open = false;
+    opened.clear();
+  });
+}
+
 // Values of a chart, for whoever points at it or walks through it with the arrow keys.
 {
   const tip = document.getElementById("tip");
