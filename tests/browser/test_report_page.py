@@ -138,6 +138,19 @@ def test_the_keyboard_reads_the_values_of_a_chart(page, result):
     assert page.locator("#tip").is_hidden()
 
 
+@pytest.mark.parametrize("key", ["ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"])
+def test_the_first_arrow_shows_the_first_value_and_the_next_one_goes_on(page, result, key):
+    document, path = result
+    page.goto(path.as_uri())
+    chart = page.locator("figure", has=page.get_by_text("TTFT", exact=True)).locator("> svg")
+    chart.focus()
+    page.keyboard.press(key)
+    name, _, share = page.locator("#tip").inner_text().splitlines()
+    assert (name, share) == (document["results"][0]["policy"], "share of requests: 0%")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip").inner_text().splitlines()[2] == "share of requests: 1%"
+
+
 def test_the_keyboard_reaches_every_chart_and_its_table(page, result):
     page.goto(result[1].as_uri())
     summary = page.locator(".chart summary").first

@@ -45,6 +45,19 @@ def test_steps_are_level_until_the_next_point():
     assert found(plotted(*CORNERS, mark=STEPS), "path", "line")[0]["d"] == "M46,202H346V26"
 
 
+def test_steps_that_say_where_they_end_have_a_last_one_as_wide():
+    series = Series("mine", 0, (Point(0.0, 0.0), Point(5.0, 10.0)), STEPS, ends_at=10.0)
+    drawing = draw_plot(Plot("title", AXIS, Axis("y", high=10.0), (series,)))
+    assert found(drawing, "path", "line")[0]["d"] == "M46,202H196V26H346V26"
+    assert [spot[:2] for spot in drawing.spots[0][2]] == [(46.0, 202.0), (196.0, 26.0)]
+
+
+def test_an_axis_reaches_to_where_steps_end():
+    series = Series("mine", 0, (Point(0.0, 1.0), Point(5.0, 1.0)), STEPS, ends_at=10.0)
+    drawing = draw_plot(Plot("title", Axis("x"), Axis("y"), (series,)))
+    assert found(drawing, "path", "line")[0]["d"].endswith("H346V26")
+
+
 def test_a_band_lies_between_the_bounds():
     points = (Point(0.0, 5.0, 0.0, 10.0), Point(10.0, 5.0, 2.5, 7.5))
     assert found(plotted(*points), "path", "band")[0]["d"] == "M46,202L346,158L346,70L46,26z"
@@ -65,6 +78,20 @@ def test_a_reference_crosses_the_paper_at_its_value():
 def test_an_axis_reaches_to_a_reference_beyond_all_values():
     drawing = plotted(*CORNERS, references=(Reference(20.0, "limit"),))
     assert found(drawing, "line", "reference")[0]["y1"] == "26"
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_a_reference_that_a_logarithm_does_not_have_stands_at_the_beginning(value):
+    shown = Plot(
+        "title",
+        Axis("x", log=True),
+        Axis("y", log=True),
+        (Series("mine", 0, (Point(1.0, 1.0), Point(10.0, 10.0)), POINTS),),
+        (Reference(value, "none", across="x"), Reference(value, "none")),
+    )
+    upright, level = found(draw_plot(shown), "line", "reference")
+    assert (upright["x1"], upright["x2"]) == ("46", "46")
+    assert (level["y1"], level["y2"]) == ("202", "202")
 
 
 def test_spots_have_the_places_and_the_words_of_every_point():

@@ -11,6 +11,7 @@ from pointsman.metrics.distribution import QUANTILE_LEVELS
 from pointsman.metrics.latency import Spread
 from pointsman.metrics.reasons import ReasonsOverTime
 from pointsman.report.html.charts.chart import Point
+from pointsman.report.html.charts.drawing import draw_rows
 from pointsman.report.html.pictures import PICTURES, pictures_of
 from pointsman.report.html.result import (
     MEASURED,
@@ -204,6 +205,11 @@ def test_reasons_are_counted_over_time():
     assert places(chart.series[0]) == [(0.0, 3.0), (5.0, 1.0)]
 
 
+def test_the_last_step_of_counts_is_as_wide_as_the_others():
+    runs = (run(reasons={"home": 4, "new": 2}, reasons_over_time=COUNTS),)
+    assert [series.ends_at for series in reasons(runs).charts[0].series] == [10.0, 10.0]
+
+
 def test_a_policy_with_one_reason_has_no_chart_of_reasons():
     assert reasons((run(reasons={"turn": 6}, reasons_over_time=COUNTS),)) is None
 
@@ -220,6 +226,14 @@ def test_choices_for_locality_stand_against_their_bound():
     assert [point.x for point in chart.series[1].points] == [2.0, 4.0, 4.0, 9.0]
 
 
+def test_a_bound_of_0_is_drawn_where_extra_waits_of_0_stand():
+    audit = Audit(200, 0.0, SPREAD, replace(SPREAD, worst=9.0), over_bound=3)
+    (chart,) = locality((run(audit=audit),)).charts
+    svg = draw_rows(chart).svg
+    assert '<line class="reference" x1="10" ' in svg  # rows go from 10 to 346 across
+    assert "bound 0 ms</text>" in svg
+
+
 def test_differences_stand_against_none_and_ratios_against_one():
     def by(figure):
         return Difference(figure, Figure(0.1, -0.1, 0.3), "not told apart", "base")
@@ -234,8 +248,16 @@ def test_differences_stand_against_none_and_ratios_against_one():
 def test_what_handing_over_takes_is_shown_with_its_bytes():
     runs = (run(latencies={"handoff_ms": Latency(SPREAD)}, figures=figures(handoff_bytes=10.0)),)
     times, sizes = handoff(runs).charts
-    assert [point.x for point in times.series[0].points] == [2.5, 2.0, 4.0, 4.0, 4.0]
+    assert times.names == ("mean", "P50", "P95", "P99", "worst")
+    assert places(times.series[0]) == [(2.5, 0.0), (2.0, 1.0), (4.0, 2.0), (4.0, 3.0), (4.0, 4.0)]
     assert sizes.series[0].points[0].x == 10.0
+
+
+def test_hand_offs_of_two_runs_stand_beside_one_another_in_the_rows_of_figures():
+    handed = {"handoff_ms": Latency(SPREAD)}
+    runs = tuple(run(name, latencies=handed, style=k) for k, name in enumerate("ab"))
+    (chart,) = handoff(runs).charts
+    assert [(series.name, series.style) for series in chart.series] == [("a", 0), ("b", 1)]
 
 
 def test_stages_have_a_bar_each_in_the_row_of_their_run():

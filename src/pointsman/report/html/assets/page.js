@@ -98,7 +98,9 @@
       if (event.key === "Escape") return hide(svg);
       const first = known().series.findIndex(([, , spots]) => spots.length);
       if (first < 0) return;
-      const next = at ? step(event.key, facts, at) : step(event.key, facts, { series: first, index: 0 });
+      const begin = { series: first, index: 0 };
+      const isFirst = !at && event.key.startsWith("Arrow"); // nothing is shown that one could leave
+      const next = isFirst ? begin : step(event.key, facts, at ?? begin);
       if (!next) return;
       event.preventDefault();
       at = next;

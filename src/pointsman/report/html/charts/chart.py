@@ -44,12 +44,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that belong together; ``style`` is a number that stands for one colour and mark."""
+    """Points that belong together; ``style`` is a number that stands for one colour and mark.
+
+    ``ends_at``: the x where the last one of steps ends; without it that one has no width.
+    """
 
     name: str
     style: int
     points: tuple[Point, ...]
     mark: Mark = LINE
+    ends_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ place and its words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pointsman.report.html.charts.chart import BAR, POINTS, STEPS, Axis, Plot, Point, Rows, Series
 from pointsman.report.html.charts.frame import (
@@ -58,11 +58,13 @@ def draw_plot(plot: Plot) -> Drawing:
     paper = Paper(LEFT, WIDTH - RIGHT, TOP, _HEIGHT - BOTTOM)
     lines_x = [each.value for each in plot.references if each.across == "x"]
     lines_y = [each.value for each in plot.references if each.across == "y"]
-    x = scale_for(plot.x, [*_values(plot.series, "x"), *lines_x], paper.left, paper.right)
+    ends_x = [each.ends_at for each in plot.series if each.ends_at is not None]
+    values_x = [*_values(plot.series, "x"), *ends_x, *lines_x]
+    x = scale_for(plot.x, values_x, paper.left, paper.right)
     y = scale_for(plot.y, [*_bounds(plot.series, "y"), *lines_y], paper.bottom, paper.top)
     placed = [[_placed(point, x, y) for point in each.points] for each in plot.series]
     parts = [*x_axis(plot.x, x, paper), *y_axis(plot.y, y, paper)]
-    parts += [_series(each, at) for each, at in zip(plot.series, placed, strict=True) if at]
+    parts += [_series(each, at, x) for each, at in zip(plot.series, placed, strict=True) if at]
     parts += references(plot.references, x, y, paper)
     spots = tuple(
         (each.name, each.style, tuple(_spots(each, at, (plot.x, plot.y))))
@@ -118,11 +120,12 @@ def _in_row(point: Point, x: Scale, first: float, pitch: float) -> Placed:
     return Placed(x.at(point.x), first + pitch * point.y, low, high)
 
 
-def _series(series: Series, at: Sequence[Placed]) -> Markup:
+def _series(series: Series, at: Sequence[Placed], x: Scale) -> Markup:
     if series.mark == POINTS:
         marks = [joined((whisker(each, upright=True), shape(each, series.style))) for each in at]
     else:
-        marks = [band(at), line(at, series.style, series.mark == STEPS)]
+        end = [] if series.ends_at is None else [replace(at[-1], x=x.at(series.ends_at))]
+        marks = [band(at), line([*at, *end], series.style, series.mark == STEPS)]
         marks += [shape(each, series.style) for each in at] if len(at) <= _MOST_MARKED else []
     return tag("g", {"class": style_class(series.style)}, *marks)
 
