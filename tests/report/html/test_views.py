@@ -35,7 +35,7 @@ from pointsman.report.html.views.held import held
 from pointsman.report.html.views.load import load
 from pointsman.report.html.views.locality import locality
 from pointsman.report.html.views.measured import measured
-from pointsman.report.html.views.over_time import MOST_LINES, over_time
+from pointsman.report.html.views.over_time import over_time
 from pointsman.report.html.views.prediction import prediction
 from pointsman.report.html.views.reasons import reasons
 from pointsman.report.html.views.replayed import replayed
@@ -172,11 +172,20 @@ def test_every_replica_has_a_line_over_time():
 
 
 def test_too_many_replicas_are_their_least_middle_and_most():
-    view = over_time((run(over_time=sampled(MOST_LINES + 1)),))
+    view = over_time((run(over_time=sampled(33)),))
     (series,) = view.charts[0].series
     last = series.points[1]
-    assert (last.low, last.y, last.high) == (0.0, 48.0, 96.0)  # 2k of k = 0..48
+    assert (last.low, last.y, last.high) == (0.0, 32.0, 64.0)  # 2k of k = 0..32
     assert "least to the most" in view.remarks[0]
+
+
+def test_runs_with_few_replicas_each_have_a_line_for_each_up_to_48_together():
+    def lines(*replicas):
+        view = over_time(tuple(run(str(k), over_time=sampled(k)) for k in replicas))
+        return [len(chart.series) for chart in view.charts[::3]]
+
+    assert lines(32, 16) == [32, 16]
+    assert lines(32, 17) == [1, 1]
 
 
 def test_hits_stand_against_tails_where_several_runs_tell_them():
@@ -281,6 +290,19 @@ def test_a_prediction_is_off_by_a_share_of_what_was_measured():
     assert places(plot.series[1]) == [(10.0, 12.0)]
     assert rows.names == ("decode: mean",)
     assert rows.series[0].points[0].x == pytest.approx(0.2)
+
+
+def test_however_many_stages_were_predicted_none_looks_like_the_diagonal():
+    each = [Prediction("g1", f"stage {k}", "mean", 12.0, Figure(10.0)) for k in range(11)]
+    exact, *others = prediction(tuple(each)).charts[0].series
+    assert exact.style not in {series.style for series in others}
+
+
+def test_however_many_groups_are_compared_none_looks_like_the_front():
+    at = AtLoad(2.0, figures(p95_e2e_ms=7.0, output_tokens_per_s_per_gpu=90.0))
+    shapes = tuple(run(str(k), at_held=at) for k in range(11))
+    front, *others = efficiency(shapes).charts[0].series
+    assert front.style not in {series.style for series in others}
 
 
 def test_an_error_of_nothing_measured_is_not_shown():

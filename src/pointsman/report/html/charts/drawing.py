@@ -23,6 +23,7 @@ from pointsman.report.html.charts.frame import (
     y_axis,
 )
 from pointsman.report.html.charts.marks import (
+    COLOURS,
     Placed,
     band,
     bar,
@@ -39,7 +40,8 @@ from pointsman.report.table import number
 
 _HEIGHT = 240.0
 _DIGITS = 4
-_MOST_MARKED = 15  # points of a line; more are the line alone
+_MOST_MARKED = 15  # points of a line that have a mark each; of more points so many:
+_MARKS = 8
 _NAME, _LANE, _GAP, _THICKNESS = 15.0, 13.0, 5.0, 9.0  # of a row: its name, a series, below
 
 Spot = tuple[float, float, str, str, str]
@@ -126,8 +128,16 @@ def _series(series: Series, at: Sequence[Placed], x: Scale) -> Markup:
     else:
         end = [] if series.ends_at is None else [replace(at[-1], x=x.at(series.ends_at))]
         marks = [band(at), line([*at, *end], series.style, series.mark == STEPS)]
-        marks += [shape(each, series.style) for each in at] if len(at) <= _MOST_MARKED else []
+        marks += [shape(each, series.style) for each in _marked(at, series.style)]
     return tag("g", {"class": style_class(series.style)}, *marks)
+
+
+def _marked(at: Sequence[Placed], style: int) -> Sequence[Placed]:
+    """All points; of a long line some at even places, other ones where lines run together."""
+    if len(at) <= _MOST_MARKED:
+        return at
+    shift = (style % COLOURS + 0.5) / COLOURS
+    return [at[int((k + shift) * len(at) / _MARKS)] for k in range(_MARKS)]
 
 
 def _lane(series: Series, at: Sequence[Placed], x: Scale) -> Markup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pointsman.report.html.charts.chart import POINTS, STEPS, Axis, Plot, Point, Series
+from pointsman.report.html.charts.marks import REFERENCE
 from pointsman.report.html.result import AtLoad, Run
 from pointsman.report.html.views.view import View
 
@@ -21,7 +22,6 @@ _REMARKS = (
     " throughput at no more latency.",
 )
 _AT_HELD = "Each at the highest rate that it holds."
-_FRONT_STYLE = 7
 
 _Placed = tuple[str, str, Point]  # group, name, place
 
@@ -61,7 +61,7 @@ def _chart(title: str, placed: Sequence[_Placed]) -> Plot:
         title=f"against {title.removesuffix(', ms')}",
         x=Axis(title, log=True),
         y=Axis("output tokens/s/GPU"),
-        series=(Series(FRONT, _FRONT_STYLE, tuple(front), STEPS), *series),
+        series=(Series(FRONT, REFERENCE, tuple(front), STEPS), *series),
     )
 
 
