@@ -185,6 +185,25 @@ def test_text_is_never_markup(page, router, seen):
     assert seen.errors == []
 
 
+@pytest.mark.parametrize(
+    ("followed_by", "status"),
+    [(None, "held"), (7, "held, then #7"), ("unplaced", "held, then unplaced")],
+)
+def test_one_that_was_held_says_what_took_its_place(page, router, followed_by, status):
+    def answer(route):
+        state = route.fetch().json()
+        for decision in state["decisions"]:
+            decision.update(kind="held", result=None, followed_by=followed_by)
+        route.fulfill(json=state)
+
+    page.goto(f"{router.url}/ui")
+    figures(page, 0)
+    router.ask()
+    figures(page, 1)
+    page.route("**/ui/state", answer)
+    page.locator("summary .chip").get_by_text(status, exact=True).wait_for()
+
+
 def test_while_it_is_paused_the_router_is_not_asked(page, router, seen):
     page.clock.install()
     page.goto(f"{router.url}/ui")

@@ -47,8 +47,8 @@ function say(id, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-function chip(state) {
-  return made("span", state.replaceAll("_", " "), { class: "chip", "data-state": state });
+function chip(state, text = state) {
+  return made("span", text.replaceAll("_", " "), { class: "chip", "data-state": state });
 }
 
 // A table whose rows become cards on a narrow screen: each cell knows its column's name.
@@ -142,8 +142,10 @@ function candidatesOf({ candidates }) {
 }
 
 function statusOf(decision) {
-  if (decision.kind !== "sent") return decision.kind;
-  return decision.result ? decision.result.status : "in flight";
+  const { kind, followed_by: next, result } = decision;
+  if (is(next)) return chip("over", `${kind}, then ${typeof next === "number" ? `#${next}` : next}`);
+  if (kind !== "sent") return chip(kind);
+  return chip(result ? result.status : "in flight");
 }
 
 // Why, in a sentence, out of the terms of the one that was chosen.
@@ -211,7 +213,6 @@ function inside(decision) {
 
 function decisionOf(decision, nowMs) {
   const item = document.createElement("details");
-  const status = statusOf(decision);
   const summary = document.createElement("summary");
   summary.append(
     made("span", clock(decision.time_ms, nowMs)),
@@ -220,7 +221,7 @@ function decisionOf(decision, nowMs) {
     made("span", decision.reason),
     made("span", `wait ${ms(decision.wait_ms)}`),
     made("span", `TTFT ${ms(decision.ttft_ms)}`),
-    chip(status),
+    statusOf(decision),
   );
   item.append(summary);
   item.addEventListener("toggle", () => {
