@@ -6,7 +6,10 @@ const EVERY_MS = 1000;
 const PATIENCE_MS = 5000;
 const NONE = "–";
 
-const page = { key: "", paused: false, pressed: false, timer: 0, asking: false, urls: new Map(), said: "" };
+const page = {
+  key: "", paused: false, pressed: false, timer: 0, asking: false, said: "",
+  urls: new Map(), policy: "", reads: new Set(),
+};
 const $ = (id) => document.getElementById(id);
 
 // Figures.
@@ -148,13 +151,26 @@ function statusOf(decision) {
   return chip(result ? result.status : "in flight");
 }
 
-// Why, in a sentence, out of the terms of the one that was chosen.
+// Of each signal that a policy may read, what it says of a candidate. One that prices the work sees
+// the prefix in that.
+const WORDS = {
+  work: (c) => (c.saved_prefill_ms > 0 ? `its prefix saves ${ms(c.saved_prefill_ms)} of prefill` : "no prefill is saved there"),
+  prefix: (c) => (c.cached_tokens > 0 ? `${count(c.cached_tokens)} tokens of its prompt are cached there` : "nothing of its prompt is cached there"),
+  queue: (c) => (c.longer_wait_ms > 0 ? `waiting there costs ${ms(c.longer_wait_ms)} more than the shortest wait` : "nobody has a shorter wait"),
+  requests: (c) => `requests there: ${count(c.requests)}`,
+  pending: (c) => `prompt tokens to be computed there: ${count(c.pending_tokens)}`,
+  context: (c) => `context tokens there: ${count(c.context_tokens)}`,
+  engine: (c) => `its engine told of ${count(c.running_requests)} running and ${count(c.waiting_requests)} queued`,
+  decode: (c) => `an iteration there takes ${ms(c.iteration_ms)}`,
+};
+
+// Why, in a sentence, out of what the policy saw of the one that was chosen.
 function becauseOf(decision) {
   const chosen = candidatesOf(decision).find((candidate) => candidate.is_chosen);
   if (!chosen) return decision.kind === "unplaced" ? "It got no replica." : "";
-  const saved = chosen.saved_prefill_ms > 0 ? `its prefix saves ${ms(chosen.saved_prefill_ms)} of prefill` : "nothing of its prompt is cached there";
-  const waits = chosen.longer_wait_ms > 0 ? `waiting there costs ${ms(chosen.longer_wait_ms)} more than the shortest wait` : "nobody has a shorter wait";
-  return `${saved}, ${waits}.`.replace(/^./, (first) => first.toUpperCase());
+  const seen = Object.keys(WORDS).filter((signal) => page.reads.has(signal) && !(signal === "prefix" && page.reads.has("work")));
+  if (seen.length === 0) return `${page.policy} looks at no figure of the candidates; its reason: ${decision.reason}.`;
+  return `${seen.map((signal) => WORDS[signal](chosen)).join(", ")}.`.replace(/^./, (first) => first.toUpperCase());
 }
 
 function facts(pairs) {
@@ -237,6 +253,8 @@ function isLookedInto(list) {
 }
 
 function showDecisions(state) {
+  page.policy = state.policy;
+  page.reads = new Set(state.reads);
   const list = $("decisions");
   if (isLookedInto(list)) return;
   list.replaceChildren(...state.decisions.map((decision) => decisionOf(decision, state.now_ms)));
