@@ -20,7 +20,8 @@ BAR: Mark = "bar"
 class Axis:
     """What an axis is of; ``title`` has the unit. ``log`` where values lie far apart.
 
-    A value that a logarithm does not have (0) stands at the axis's beginning. ``low`` and ``high``
+    A value that a logarithm does not have (0) stands at the axis's beginning, apart from those that
+    it has. ``low`` and ``high``
     are on the axis whatever the values are.
     """
 
