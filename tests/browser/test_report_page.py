@@ -44,7 +44,8 @@ def result(tmp_path_factory) -> tuple[dict, Path]:
         FleetDescription(groups=(Group(count=3, hardware=Recorded("costs.json", costs)),)),
         Trial(objectives=Objectives(ttft_ms=150.0), over_time=True, own_intervals=True),
     )
-    return saved(fleet_comparison_document(comparison, ReadOptions()), folder)
+    document = fleet_comparison_document(comparison, ReadOptions())
+    return saved(document | {"warnings": [f"number {k} of five" for k in range(1, 6)]}, folder)
 
 
 def saved(document: dict, folder: Path) -> tuple[dict, Path]:
@@ -137,6 +138,19 @@ def test_the_keyboard_reads_the_values_of_a_chart(page, result):
     assert page.locator("#tip").is_hidden()
 
 
+@pytest.mark.parametrize("key", ["ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"])
+def test_the_first_arrow_shows_the_first_value_and_the_next_one_goes_on(page, result, key):
+    document, path = result
+    page.goto(path.as_uri())
+    chart = page.locator("figure", has=page.get_by_text("TTFT", exact=True)).locator("> svg")
+    chart.focus()
+    page.keyboard.press(key)
+    name, _, share = page.locator("#tip").inner_text().splitlines()
+    assert (name, share) == (document["results"][0]["policy"], "share of requests: 0%")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip").inner_text().splitlines()[2] == "share of requests: 1%"
+
+
 def test_the_keyboard_reaches_every_chart_and_its_table(page, result):
     page.goto(result[1].as_uri())
     summary = page.locator(".chart summary").first
@@ -169,6 +183,20 @@ def test_on_paper_there_is_no_navigation_and_nothing_is_cut(page, result):
     assert page.locator("nav").is_hidden()
     assert page.locator(".chart > svg").first.is_visible()
     assert page.evaluate(SIDEWAYS) == 0
+
+
+def test_on_paper_every_warning_is_read_and_then_they_are_folded_again(page, result):
+    page.goto(result[1].as_uri())
+    page.evaluate(
+        """() => addEventListener("beforeprint", () => {
+            window.printed = [...document.querySelectorAll("p.warning")]
+                .filter((each) => each.checkVisibility()).map((each) => each.textContent);
+        })"""
+    )
+    page.pdf()
+    printed = page.evaluate("window.printed")
+    assert printed == [f"Warning: number {k} of five." for k in range(1, 6)]
+    assert page.locator("p.warning").first.is_hidden()
 
 
 def test_a_hundred_thousand_requests_make_a_light_page(page, seen, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from pointsman.router.api_keys import ApiKeys
 from tests.browser.live_router import LiveRouter, live_router
+from tests.router.fake_replicas import answer_stream
 
 pytestmark = pytest.mark.browser
 
@@ -68,6 +69,10 @@ def open_the_newest(page) -> None:
     page.locator("details[open] .inside").wait_for()
 
 
+def because(page) -> str:
+    return page.locator("details[open] .inside > p").first.inner_text()
+
+
 def ms(value: float | None) -> str:
     if value is None:
         return "–"
@@ -119,7 +124,10 @@ def test_what_is_opened_by_keyboard_shows_each_candidates_terms_and_holds_the_li
         names = ("wait_ms", "longer_wait_ms", "prefill_ms", "saved_prefill_ms", "first_token_ms")
         assert cells[1:6] == [ms(found[name][number]) for name in names]
         assert cells[6] == f"{found['cached_tokens'][number]:,.0f}"
-    assert "Its prefix saves" in page.locator("details[open]").inner_text()
+    cached = f"{found['cached_tokens'][found['chosen']]:,.0f}"
+    assert because(page) == (
+        f"{cached} tokens of its prompt are cached there, nobody has a shorter wait."
+    )
     router.ask()
     figures(page, 4)
     assert page.locator("details").count() == 3
@@ -128,6 +136,25 @@ def test_what_is_opened_by_keyboard_shows_each_candidates_terms_and_holds_the_li
     assert page.locator("details").count() == 3  # the focus is in it
     page.keyboard.press("Shift+Tab")
     page.wait_for_function("() => document.querySelectorAll('details').length === 4")
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (
+            "round_robin",
+            "round_robin looks at no figure of the candidates; its reason: round_robin.",
+        ),
+        ("least_requests", "Requests there: 0."),
+        ("queue_aware", "Nobody has a shorter wait."),
+        ("preble", "Its prefix saves {saved} of prefill, nobody has a shorter wait."),
+    ],
+)
+def test_the_sentence_says_only_what_the_policy_looked_at(page, policy, said):
+    with live_router(answer_stream, policy=policy) as router:
+        newest = opened(page, router, 2)["decisions"][0]
+        open_the_newest(page)
+        assert because(page) == said.format(saved=ms(newest["candidates"]["saved_prefill_ms"][0]))
 
 
 @pytest.mark.parametrize("width", [360, 768, 1210, 1440])
@@ -183,6 +210,25 @@ def test_text_is_never_markup(page, router, seen):
     assert HOSTILE in page.locator("details[open] summary").inner_text()
     assert page.evaluate("document.body.dataset.broken") is None
     assert seen.errors == []
+
+
+@pytest.mark.parametrize(
+    ("followed_by", "status"),
+    [(None, "held"), (7, "held, then #7"), ("unplaced", "held, then unplaced")],
+)
+def test_one_that_was_held_says_what_took_its_place(page, router, followed_by, status):
+    def answer(route):
+        state = route.fetch().json()
+        for decision in state["decisions"]:
+            decision.update(kind="held", result=None, followed_by=followed_by)
+        route.fulfill(json=state)
+
+    page.goto(f"{router.url}/ui")
+    figures(page, 0)
+    router.ask()
+    figures(page, 1)
+    page.route("**/ui/state", answer)
+    page.locator("summary .chip").get_by_text(status, exact=True).wait_for()
 
 
 def test_while_it_is_paused_the_router_is_not_asked(page, router, seen):

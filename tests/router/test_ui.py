@@ -258,6 +258,26 @@ def test_a_request_that_is_held_is_a_decision_too_and_counts_for_its_replica():
     assert state["replicas"][0]["wait_ms"] > 1.0
 
 
+def test_a_request_that_was_held_and_is_sent_says_by_which_decision():
+    """It is sent when it has waited for long enough, whatever there is to do."""
+
+    async def main():
+        holding = Holding(wait_ms=1.0, timeout_ms=30.0)
+        async with (
+            looking(never_answer, holding=holding) as (at, look),
+            RawClient(at.port) as other,
+        ):
+            at.client.send("POST", CHAT, chat("word " * 40_000, stream=True))
+            await until(lambda: len(at.fake.requests) == 1)
+            other.send("POST", CHAT, chat())
+            await until(lambda: len(at.fake.requests) == 2)
+            return (await look())["decisions"]
+
+    keys = ("kind", "sequence", "followed_by")
+    told = [tuple(each[key] for key in keys) for each in run(main())]
+    assert told == [("sent", 2, None), ("held", 1, 2), ("sent", 0, None)]
+
+
 def test_of_a_pair_both_replicas_are_named_and_counted():
     async def main():
         prefills, decodes = [nixl_prefill], [answer_stream, answer_stream]

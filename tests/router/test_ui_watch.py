@@ -8,9 +8,12 @@ import pytest
 
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.record import Held
 from pointsman.policies.catalogue import policy_named
+from pointsman.router.settings import Holding
 from pointsman.router.ui.first_tokens import MOST_FIRST_TOKENS, FirstTokens, TtftFigures
-from pointsman.router.ui.watch import MOST_DECISIONS, Watch
+from pointsman.router.ui.watch import MOST_DECISIONS, UNPLACED, Watch
+from tests.router.held_fleet import Arrival, HeldFleet, Timer, rows
 from tests.router.in_memory import Lines
 from tests.router.routers import run
 
@@ -100,6 +103,42 @@ def test_each_decision_is_kept_with_the_view_that_it_was_made_from():
     # Round robin: each of the two had half of the requests before it, the first one first.
     views = {0: [0.0, 0.0], 1: [1.0, 0.0], 2: [1.0, 1.0], 3: [2.0, 1.0]}
     assert run(main()) == (views, 0)
+
+
+def followers(fleet: HeldFleet, arrivals: list[Arrival]) -> dict[int, int | str | None]:
+    """What took the place of each that was held, by sequence."""
+    lookout = Watch(fleet.dispatcher, lambda delay_s, callback: Timer()).look(0.0)
+    fleet.run(arrivals)
+    held = {n: each for n, each in lookout.decisions.items() if isinstance(each.what, Held)}
+    return {sequence: each.followed_by for sequence, each in held.items()}
+
+
+def test_one_that_was_held_knows_which_choice_took_its_place():
+    # 0 is sent, 1 held behind it, 2 is its choice.
+    assert followers(HeldFleet(), rows((0, 100), (1, 20))) == {1: 2}
+
+
+def test_one_that_is_held_still_is_followed_by_nothing():
+    fleet, seen = HeldFleet(), []
+    lookout = Watch(fleet.dispatcher, lambda delay_s, callback: Timer()).look(0.0)
+    fleet.at(50.0, lambda: seen.append(lookout.decisions[1].followed_by))
+    fleet.run(rows((0, 100), (1, 20)))
+    assert seen == [None]
+
+
+def test_one_that_was_held_and_got_no_replica_knows_so():
+    fleet = HeldFleet(holding=Holding(wait_ms=0.0, timeout_ms=10.0))
+    fleet.at(5.0, lambda: fleet.membership[0].health.cannot_be_reached("test"))
+    fleet.at(11.0, lambda: fleet.admission.check(0.011))
+    assert followers(fleet, rows((0, 100), (1, 20))) == {1: UNPLACED}
+
+
+def test_one_that_is_held_for_another_replica_then_is_followed_by_that():
+    # 1 and 2 are held for replica 0 until it is drained: 1 goes to the other one as 3, and 2 is
+    # held for that one as 4 until it goes as 5.
+    fleet = HeldFleet(replicas=2)
+    fleet.at(5.0, lambda: fleet.membership.drain(0))
+    assert followers(fleet, rows((0, 100), (1, 20), (2, 20))) == {1: 3, 2: 4, 4: 5}
 
 
 def test_between_two_questions_so_many_decisions_are_added_and_only_the_last_are_kept():

@@ -22,6 +22,7 @@ from pointsman.report.html.charts.chart import (
     Series,
 )
 from pointsman.report.html.charts.drawing import draw_plot, draw_rows
+from pointsman.report.html.charts.marks import REFERENCE
 
 AXIS = Axis("x", high=10.0)
 CORNERS = (Point(0.0, 0.0), Point(10.0, 10.0))
@@ -45,6 +46,19 @@ def test_steps_are_level_until_the_next_point():
     assert found(plotted(*CORNERS, mark=STEPS), "path", "line")[0]["d"] == "M46,202H346V26"
 
 
+def test_steps_that_say_where_they_end_have_a_last_one_as_wide():
+    series = Series("mine", 0, (Point(0.0, 0.0), Point(5.0, 10.0)), STEPS, ends_at=10.0)
+    drawing = draw_plot(Plot("title", AXIS, Axis("y", high=10.0), (series,)))
+    assert found(drawing, "path", "line")[0]["d"] == "M46,202H196V26H346V26"
+    assert [spot[:2] for spot in drawing.spots[0][2]] == [(46.0, 202.0), (196.0, 26.0)]
+
+
+def test_an_axis_reaches_to_where_steps_end():
+    series = Series("mine", 0, (Point(0.0, 1.0), Point(5.0, 1.0)), STEPS, ends_at=10.0)
+    drawing = draw_plot(Plot("title", Axis("x"), Axis("y"), (series,)))
+    assert found(drawing, "path", "line")[0]["d"].endswith("H346V26")
+
+
 def test_a_band_lies_between_the_bounds():
     points = (Point(0.0, 5.0, 0.0, 10.0), Point(10.0, 5.0, 2.5, 7.5))
     assert found(plotted(*points), "path", "band")[0]["d"] == "M46,202L346,158L346,70L46,26z"
@@ -65,6 +79,20 @@ def test_a_reference_crosses_the_paper_at_its_value():
 def test_an_axis_reaches_to_a_reference_beyond_all_values():
     drawing = plotted(*CORNERS, references=(Reference(20.0, "limit"),))
     assert found(drawing, "line", "reference")[0]["y1"] == "26"
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_a_reference_that_a_logarithm_does_not_have_stands_at_the_beginning(value):
+    shown = Plot(
+        "title",
+        Axis("x", log=True),
+        Axis("y", log=True),
+        (Series("mine", 0, (Point(1.0, 1.0), Point(10.0, 10.0)), POINTS),),
+        (Reference(value, "none", across="x"), Reference(value, "none")),
+    )
+    upright, level = found(draw_plot(shown), "line", "reference")
+    assert (upright["x1"], upright["x2"]) == ("46", "46")
+    assert (level["y1"], level["y2"]) == ("202", "202")
 
 
 def test_spots_have_the_places_and_the_words_of_every_point():
@@ -106,11 +134,44 @@ def test_a_row_says_whose_value_it_is():
     assert spots[0][2:] == ("5", "second", "")
 
 
-@pytest.mark.parametrize("mark", [LINE, STEPS, POINTS])
-@pytest.mark.parametrize("style", [0, 7, 8, 23, 99])
-def test_every_style_can_be_drawn(style, mark):
-    plot = Plot("t", AXIS, AXIS, (Series("s", style, CORNERS, mark),))
-    ElementTree.fromstring(draw_plot(plot).svg)
+def looks(style, mark, count):
+    """Of a series its colour's class, and its dash and shape."""
+    points = tuple(Point(k / 10, k / 10) for k in range(count))
+    drawing = draw_plot(Plot("t", AXIS, AXIS, (Series("s", style, points, mark),)))
+    lines, marks = found(drawing, "path", "line"), found(drawing, "path", "point")
+    (group,) = ElementTree.fromstring(drawing.svg).iter("g")
+    dashes = {each.get("stroke-dasharray", "") for each in lines}
+    return group.get("class"), (*dashes, *{each["d"] for each in marks})
+
+
+@pytest.mark.parametrize("mark", [LINE, STEPS])
+@pytest.mark.parametrize("count", [2, 110])
+def test_thirty_two_lines_differ_without_their_colours(mark, count):
+    assert len({looks(style, mark, count)[1] for style in range(32)}) == 32
+
+
+def test_points_of_eight_series_differ_without_their_colours_and_of_thirty_two_with_them():
+    seen = [looks(style, POINTS, 2) for style in range(32)]
+    assert len({shape for _, shape in seen[:8]}) == 8
+    assert len(set(seen)) == 32
+
+
+@pytest.mark.parametrize("mark", [LINE, STEPS])
+def test_a_reference_looks_like_no_series_and_has_no_marks(mark):
+    colour, (dash,) = looks(REFERENCE, mark, 2)
+    assert colour not in {looks(style, mark, 2)[0] for style in range(32)}
+    assert dash not in {looks(style, mark, 2)[1][0] for style in range(32)}
+
+
+def test_a_long_line_has_a_mark_at_every_eighth_of_its_points():
+    # Of 16 points every second one, and of a neighbour in style, half a round on, the others.
+    def marked(style):
+        points = tuple(Point(k * 10 / 15, 0.0) for k in range(16))
+        drawing = draw_plot(Plot("t", AXIS, AXIS, (Series("s", style, points),)))
+        return [each["transform"] for each in found(drawing, "path", "point")]
+
+    assert marked(0) == [f"translate({46 + 20 * k},202)" for k in range(0, 16, 2)]
+    assert marked(4) == [f"translate({46 + 20 * k},202)" for k in range(1, 16, 2)]
 
 
 def test_names_are_text_and_no_markup():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from pointsman.report.html.charts.chart import BAR, Axis, Plot, Point, Rows, Series, Table
+from pointsman.report.html.charts.chart import BAR, POINTS, Axis, Plot, Point, Rows, Series, Table
 from pointsman.report.html.charts.figure import figure, legend, table_of
+from pointsman.report.html.charts.marks import REFERENCE, STYLES
 
 LINE = Series("mine", 0, (Point(1.0, 0.1), Point(2.0, 0.30000000000000004)))
 PLOT = Plot("waits", Axis("s"), Axis("share"), (LINE,))
@@ -40,6 +41,21 @@ def test_a_name_cannot_end_the_script():
 
 
 def test_a_legend_shows_line_and_mark_beside_each_name():
-    text = legend([("a & b", 0), ("c", 1)])
-    assert text.count("<li>") == 2
+    text = legend([Series("a & b", 0, ()), Series("c", 1, ())])
+    assert text.count("<li>") == text.count('class="line"') == text.count('class="point"') == 2
     assert "a &amp; b" in text
+
+
+def test_a_legend_shows_no_line_where_a_chart_has_points_or_bars():
+    points, bars = legend([Series("a", 0, (), POINTS)]), legend([Series("a", 0, (), BAR)])
+    assert 'class="point"' in points
+    assert 'class="bar"' in bars
+    assert 'class="line"' not in points + bars
+    assert 'class="point"' not in bars
+
+
+def test_the_swatch_of_a_reference_is_that_of_no_series():
+    def swatch(style):
+        return re.sub(r' class="(c[0-7]|reference)"', "", legend([Series("s", style, ())]))
+
+    assert swatch(REFERENCE) not in {swatch(style) for style in range(STYLES)}

@@ -45,6 +45,20 @@ def test_a_time_of_0_stands_at_the_beginning_of_a_logarithmic_axis():
     assert scale.at(0.0) == 5.0
 
 
+@pytest.mark.parametrize("nothing", [0.0, -3.0])
+def test_what_a_logarithm_does_not_have_stands_apart_from_what_it_has(nothing):
+    # From 1, the round value below half of 2, to 200.
+    scale = scale_for(LOG, [nothing, 2.0, 200.0], 0.0, 100.0)
+    assert (scale.low, scale.high) == pytest.approx((1.0, 200.0))
+    assert scale_for(LOG, [2.0, 200.0], 0.0, 100.0).low == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_values_too_small_to_be_told_apart_count_as_0(log):
+    scale = scale_for(Axis("ms", log=log), [5e-324, 1e-310], 0.0, 10.0)
+    assert (scale.low, scale.high) == (0.0, 1.0)
+
+
 def test_values_that_lie_near_one_another_need_no_logarithm():
     assert not scale_for(LOG, [40.0, 60.0], 0.0, 1.0).log
 

@@ -11,6 +11,7 @@ from pointsman.metrics.distribution import QUANTILE_LEVELS
 from pointsman.metrics.latency import Spread
 from pointsman.metrics.reasons import ReasonsOverTime
 from pointsman.report.html.charts.chart import Point
+from pointsman.report.html.charts.drawing import draw_rows
 from pointsman.report.html.pictures import PICTURES, pictures_of
 from pointsman.report.html.result import (
     MEASURED,
@@ -34,7 +35,7 @@ from pointsman.report.html.views.held import held
 from pointsman.report.html.views.load import load
 from pointsman.report.html.views.locality import locality
 from pointsman.report.html.views.measured import measured
-from pointsman.report.html.views.over_time import MOST_LINES, over_time
+from pointsman.report.html.views.over_time import over_time
 from pointsman.report.html.views.prediction import prediction
 from pointsman.report.html.views.reasons import reasons
 from pointsman.report.html.views.replayed import replayed
@@ -216,11 +217,20 @@ def test_every_replica_has_a_line_over_time():
 
 
 def test_too_many_replicas_are_their_least_middle_and_most():
-    view = over_time((run(over_time=sampled(MOST_LINES + 1)),))
+    view = over_time((run(over_time=sampled(33)),))
     (series,) = view.charts[0].series
     last = series.points[1]
-    assert (last.low, last.y, last.high) == (0.0, 48.0, 96.0)  # 2k of k = 0..48
+    assert (last.low, last.y, last.high) == (0.0, 32.0, 64.0)  # 2k of k = 0..32
     assert "least to the most" in view.remarks[0]
+
+
+def test_runs_with_few_replicas_each_have_a_line_for_each_up_to_48_together():
+    def lines(*replicas):
+        view = over_time(tuple(run(str(k), over_time=sampled(k)) for k in replicas))
+        return [len(chart.series) for chart in view.charts[::3]]
+
+    assert lines(32, 16) == [32, 16]
+    assert lines(32, 17) == [1, 1]
 
 
 def test_hits_stand_against_tails_where_several_runs_tell_them():
@@ -267,6 +277,11 @@ def test_reasons_are_counted_over_time():
     assert places(chart.series[0]) == [(0.0, 3.0), (5.0, 1.0)]
 
 
+def test_the_last_step_of_counts_is_as_wide_as_the_others():
+    runs = (run(reasons={"home": 4, "new": 2}, reasons_over_time=COUNTS),)
+    assert [series.ends_at for series in reasons(runs).charts[0].series] == [10.0, 10.0]
+
+
 def test_a_policy_with_one_reason_has_no_chart_of_reasons():
     assert reasons((run(reasons={"turn": 6}, reasons_over_time=COUNTS),)) is None
 
@@ -283,6 +298,14 @@ def test_choices_for_locality_stand_against_their_bound():
     assert [point.x for point in chart.series[1].points] == [2.0, 4.0, 4.0, 9.0]
 
 
+def test_a_bound_of_0_is_drawn_where_extra_waits_of_0_stand():
+    audit = Audit(200, 0.0, SPREAD, replace(SPREAD, worst=9.0), over_bound=3)
+    (chart,) = locality((run(audit=audit),)).charts
+    svg = draw_rows(chart).svg
+    assert '<line class="reference" x1="10" ' in svg  # rows go from 10 to 346 across
+    assert "bound 0 ms</text>" in svg
+
+
 def test_differences_stand_against_none_and_ratios_against_one():
     def by(figure):
         return Difference(figure, Figure(0.1, -0.1, 0.3), "not told apart", "base")
@@ -297,8 +320,16 @@ def test_differences_stand_against_none_and_ratios_against_one():
 def test_what_handing_over_takes_is_shown_with_its_bytes():
     runs = (run(latencies={"handoff_ms": Latency(SPREAD)}, figures=figures(handoff_bytes=10.0)),)
     times, sizes = handoff(runs).charts
-    assert [point.x for point in times.series[0].points] == [2.5, 2.0, 4.0, 4.0, 4.0]
+    assert times.names == ("mean", "P50", "P95", "P99", "worst")
+    assert places(times.series[0]) == [(2.5, 0.0), (2.0, 1.0), (4.0, 2.0), (4.0, 3.0), (4.0, 4.0)]
     assert sizes.series[0].points[0].x == 10.0
+
+
+def test_hand_offs_of_two_runs_stand_beside_one_another_in_the_rows_of_figures():
+    handed = {"handoff_ms": Latency(SPREAD)}
+    runs = tuple(run(name, latencies=handed, style=k) for k, name in enumerate("ab"))
+    (chart,) = handoff(runs).charts
+    assert [(series.name, series.style) for series in chart.series] == [("a", 0), ("b", 1)]
 
 
 def test_stages_have_a_bar_each_in_the_row_of_their_run():
@@ -322,6 +353,19 @@ def test_a_prediction_is_off_by_a_share_of_what_was_measured():
     assert places(plot.series[1]) == [(10.0, 12.0)]
     assert rows.names == ("decode: mean",)
     assert rows.series[0].points[0].x == pytest.approx(0.2)
+
+
+def test_however_many_stages_were_predicted_none_looks_like_the_diagonal():
+    each = [Prediction("g1", f"stage {k}", "mean", 12.0, Figure(10.0)) for k in range(11)]
+    exact, *others = prediction(tuple(each)).charts[0].series
+    assert exact.style not in {series.style for series in others}
+
+
+def test_however_many_groups_are_compared_none_looks_like_the_front():
+    at = AtLoad(2.0, figures(p95_e2e_ms=7.0, output_tokens_per_s_per_gpu=90.0))
+    shapes = tuple(run(str(k), at_held=at) for k in range(11))
+    front, *others = efficiency(shapes).charts[0].series
+    assert front.style not in {series.style for series in others}
 
 
 def test_an_error_of_nothing_measured_is_not_shown():

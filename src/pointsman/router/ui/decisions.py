@@ -30,13 +30,12 @@ from pointsman.policies.policy import (
     View,
 )
 from pointsman.router.prompt import READ_PATHS
-from pointsman.router.ui.watch import Seen
+from pointsman.router.ui.watch import UNPLACED, Follower, Seen
 
 OTHER_PATH = "other"
 
 SENT = "sent"
 HELD = "held"
-UNPLACED = "unplaced"
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -79,6 +78,8 @@ class Decision(msgspec.Struct, frozen=True):
     """One line of the list; None where it is not known, or not yet.
 
     ``place``: the replica, and of a pair its decode replica too. ``session``: its keyed hash.
+    ``followed_by``: of one that was held, the sequence of the decision that took its place, or
+    UNPLACED where that is one without a sequence.
     """
 
     sequence: int | None
@@ -99,6 +100,7 @@ class Decision(msgspec.Struct, frozen=True):
     candidates: Candidates | None = None
     ttft_ms: float | None = None
     result: Result | None = None
+    followed_by: Follower | None = None
 
 
 def decision_of(seen: Seen, pairs: Sequence[Pair]) -> Decision:
@@ -166,6 +168,7 @@ def _logged(line: Ask, seen: Seen, pairs: Sequence[Pair]) -> Decision:
         ),
         ttft_ms=_ttft_ms(seen, line.time_ms),
         result=_result(seen),
+        followed_by=seen.followed_by,
     )
 
 

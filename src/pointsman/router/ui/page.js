@@ -6,7 +6,10 @@ const EVERY_MS = 1000;
 const PATIENCE_MS = 5000;
 const NONE = "–";
 
-const page = { key: "", paused: false, pressed: false, timer: 0, asking: false, urls: new Map(), said: "" };
+const page = {
+  key: "", paused: false, pressed: false, timer: 0, asking: false, said: "",
+  urls: new Map(), policy: "", reads: new Set(),
+};
 const $ = (id) => document.getElementById(id);
 
 // Figures.
@@ -47,8 +50,8 @@ function say(id, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-function chip(state) {
-  return made("span", state.replaceAll("_", " "), { class: "chip", "data-state": state });
+function chip(state, text = state) {
+  return made("span", text.replaceAll("_", " "), { class: "chip", "data-state": state });
 }
 
 // A table whose rows become cards on a narrow screen: each cell knows its column's name.
@@ -142,17 +145,32 @@ function candidatesOf({ candidates }) {
 }
 
 function statusOf(decision) {
-  if (decision.kind !== "sent") return decision.kind;
-  return decision.result ? decision.result.status : "in flight";
+  const { kind, followed_by: next, result } = decision;
+  if (is(next)) return chip("over", `${kind}, then ${typeof next === "number" ? `#${next}` : next}`);
+  if (kind !== "sent") return chip(kind);
+  return chip(result ? result.status : "in flight");
 }
 
-// Why, in a sentence, out of the terms of the one that was chosen.
+// Of each signal that a policy may read, what it says of a candidate. One that prices the work sees
+// the prefix in that.
+const WORDS = {
+  work: (c) => (c.saved_prefill_ms > 0 ? `its prefix saves ${ms(c.saved_prefill_ms)} of prefill` : "no prefill is saved there"),
+  prefix: (c) => (c.cached_tokens > 0 ? `${count(c.cached_tokens)} tokens of its prompt are cached there` : "nothing of its prompt is cached there"),
+  queue: (c) => (c.longer_wait_ms > 0 ? `waiting there costs ${ms(c.longer_wait_ms)} more than the shortest wait` : "nobody has a shorter wait"),
+  requests: (c) => `requests there: ${count(c.requests)}`,
+  pending: (c) => `prompt tokens to be computed there: ${count(c.pending_tokens)}`,
+  context: (c) => `context tokens there: ${count(c.context_tokens)}`,
+  engine: (c) => `its engine told of ${count(c.running_requests)} running and ${count(c.waiting_requests)} queued`,
+  decode: (c) => `an iteration there takes ${ms(c.iteration_ms)}`,
+};
+
+// Why, in a sentence, out of what the policy saw of the one that was chosen.
 function becauseOf(decision) {
   const chosen = candidatesOf(decision).find((candidate) => candidate.is_chosen);
   if (!chosen) return decision.kind === "unplaced" ? "It got no replica." : "";
-  const saved = chosen.saved_prefill_ms > 0 ? `its prefix saves ${ms(chosen.saved_prefill_ms)} of prefill` : "nothing of its prompt is cached there";
-  const waits = chosen.longer_wait_ms > 0 ? `waiting there costs ${ms(chosen.longer_wait_ms)} more than the shortest wait` : "nobody has a shorter wait";
-  return `${saved}, ${waits}.`.replace(/^./, (first) => first.toUpperCase());
+  const seen = Object.keys(WORDS).filter((signal) => page.reads.has(signal) && !(signal === "prefix" && page.reads.has("work")));
+  if (seen.length === 0) return `${page.policy} looks at no figure of the candidates; its reason: ${decision.reason}.`;
+  return `${seen.map((signal) => WORDS[signal](chosen)).join(", ")}.`.replace(/^./, (first) => first.toUpperCase());
 }
 
 function facts(pairs) {
@@ -211,7 +229,6 @@ function inside(decision) {
 
 function decisionOf(decision, nowMs) {
   const item = document.createElement("details");
-  const status = statusOf(decision);
   const summary = document.createElement("summary");
   summary.append(
     made("span", clock(decision.time_ms, nowMs)),
@@ -220,7 +237,7 @@ function decisionOf(decision, nowMs) {
     made("span", decision.reason),
     made("span", `wait ${ms(decision.wait_ms)}`),
     made("span", `TTFT ${ms(decision.ttft_ms)}`),
-    chip(status),
+    statusOf(decision),
   );
   item.append(summary);
   item.addEventListener("toggle", () => {
@@ -236,6 +253,8 @@ function isLookedInto(list) {
 }
 
 function showDecisions(state) {
+  page.policy = state.policy;
+  page.reads = new Set(state.reads);
   const list = $("decisions");
   if (isLookedInto(list)) return;
   list.replaceChildren(...state.decisions.map((decision) => decisionOf(decision, state.now_ms)));

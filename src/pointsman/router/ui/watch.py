@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
 
 from msgspec import UnsetType
 
@@ -32,12 +33,19 @@ MOST_DECISIONS = 50  # that are kept, and that are added between two questions
 WINDOW_MS = 60_000.0
 MARK_EVERY_MS = 500.0
 
+UNPLACED: Final = "unplaced"
+Follower: TypeAlias = int | Literal["unplaced"]
+
 
 @dataclass(slots=True)
 class Seen:
-    """A decision and what has become of it since."""
+    """A decision and what has become of it since.
+
+    ``followed_by``: what ended that the request was held, by its sequence.
+    """
 
     what: Chosen | Ask | Unplaced
+    followed_by: Follower | None = None
     first_token_ms: float | None = None
     outcome: Outcome | None = None
 
@@ -108,6 +116,9 @@ class Lookout:
         sequence, replica = chosen.sequence, chosen.replica
         if self._room:
             self._keep(sequence, chosen.kept())
+        hold = chosen.wait.hold
+        if hold is not None:
+            self._follow(hold.sequence, sequence)
         self._sent[sequence] = chosen.situation.now_ms, replica
         sums = self._sums_of(replica)
         sums.requests += 1
@@ -127,9 +138,11 @@ class Lookout:
             self._take_choice(line)
         elif isinstance(line, Held):
             self._keep(line.sequence, line)
+            self._follow(line.after, line.sequence)
         elif isinstance(line, Unplaced):
             self._unplaced += 1
             self._keep(-self._unplaced, line)
+            self._follow(line.after, UNPLACED)
 
     def mark(self, now_ms: float) -> None:
         """Somebody asks: keep decisions again, and remember what was counted until now, for a
@@ -160,6 +173,7 @@ class Lookout:
         computes, decode = (line.replica, None) if isinstance(line.pair, UnsetType) else line.pair
         if self._room:
             self._keep(line.sequence, line)
+        self._follow(line.after, line.sequence)
         self._sent[line.sequence] = line.time_ms, computes
         sums = self._sums_of(computes)
         sums.requests += 1
@@ -195,6 +209,11 @@ class Lookout:
             self.decisions[key] = Seen(what)
             if len(self.decisions) > MOST_DECISIONS:
                 del self.decisions[next(iter(self.decisions))]
+
+    def _follow(self, held: int | None, follower: Follower) -> None:
+        seen = None if held is None else self.decisions.get(held)
+        if seen is not None:
+            seen.followed_by = follower
 
     def _sums_of(self, replica: int) -> Sums:
         sums = self._sums.get(replica)

@@ -1,4 +1,19 @@
 "use strict";
+// Warnings that stand behind their number are open on paper.
+{
+  const opened = new Set();
+  addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll("details.warnings:not([open])")) {
+      folded.open = true;
+      opened.add(folded);
+    }
+  });
+  addEventListener("afterprint", () => {
+    for (const folded of opened) folded.open = false;
+    opened.clear();
+  });
+}
+
 // Values of a chart, for whoever points at it or walks through it with the arrow keys.
 {
   const tip = document.getElementById("tip");
@@ -83,7 +98,9 @@
       if (event.key === "Escape") return hide(svg);
       const first = known().series.findIndex(([, , spots]) => spots.length);
       if (first < 0) return;
-      const next = at ? step(event.key, facts, at) : step(event.key, facts, { series: first, index: 0 });
+      const begin = { series: first, index: 0 };
+      const isFirst = !at && event.key.startsWith("Arrow"); // nothing is shown that one could leave
+      const next = isFirst ? begin : step(event.key, facts, at ?? begin);
       if (!next) return;
       event.preventDefault();
       at = next;

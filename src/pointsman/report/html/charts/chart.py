@@ -20,7 +20,8 @@ BAR: Mark = "bar"
 class Axis:
     """What an axis is of; ``title`` has the unit. ``log`` where values lie far apart.
 
-    A value that a logarithm does not have (0) stands at the axis's beginning. ``low`` and ``high``
+    A value that a logarithm does not have (0) stands at the axis's beginning, apart from those that
+    it has. ``low`` and ``high``
     are on the axis whatever the values are.
     """
 
@@ -44,12 +45,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that belong together; ``style`` is a number that stands for one colour and mark."""
+    """Points that belong together; ``style`` is a number that stands for one colour and mark.
+
+    ``ends_at``: the x where the last one of steps ends; without it that one has no width.
+    """
 
     name: str
     style: int
     points: tuple[Point, ...]
     mark: Mark = LINE
+    ends_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ place and its words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pointsman.report.html.charts.chart import BAR, POINTS, STEPS, Axis, Plot, Point, Rows, Series
 from pointsman.report.html.charts.frame import (
@@ -23,6 +23,7 @@ from pointsman.report.html.charts.frame import (
     y_axis,
 )
 from pointsman.report.html.charts.marks import (
+    COLOURS,
     Placed,
     band,
     bar,
@@ -39,7 +40,8 @@ from pointsman.report.table import number
 
 _HEIGHT = 240.0
 _DIGITS = 4
-_MOST_MARKED = 15  # points of a line; more are the line alone
+_MOST_MARKED = 15  # points of a line that have a mark each; of more points so many:
+_MARKS = 8
 _NAME, _LANE, _GAP, _THICKNESS = 15.0, 13.0, 5.0, 9.0  # of a row: its name, a series, below
 
 Spot = tuple[float, float, str, str, str]
@@ -58,11 +60,13 @@ def draw_plot(plot: Plot) -> Drawing:
     paper = Paper(LEFT, WIDTH - RIGHT, TOP, _HEIGHT - BOTTOM)
     lines_x = [each.value for each in plot.references if each.across == "x"]
     lines_y = [each.value for each in plot.references if each.across == "y"]
-    x = scale_for(plot.x, [*_values(plot.series, "x"), *lines_x], paper.left, paper.right)
+    ends_x = [each.ends_at for each in plot.series if each.ends_at is not None]
+    values_x = [*_values(plot.series, "x"), *ends_x, *lines_x]
+    x = scale_for(plot.x, values_x, paper.left, paper.right)
     y = scale_for(plot.y, [*_bounds(plot.series, "y"), *lines_y], paper.bottom, paper.top)
     placed = [[_placed(point, x, y) for point in each.points] for each in plot.series]
     parts = [*x_axis(plot.x, x, paper), *y_axis(plot.y, y, paper)]
-    parts += [_series(each, at) for each, at in zip(plot.series, placed, strict=True) if at]
+    parts += [_series(each, at, x) for each, at in zip(plot.series, placed, strict=True) if at]
     parts += references(plot.references, x, y, paper)
     spots = tuple(
         (each.name, each.style, tuple(_spots(each, at, (plot.x, plot.y))))
@@ -118,13 +122,22 @@ def _in_row(point: Point, x: Scale, first: float, pitch: float) -> Placed:
     return Placed(x.at(point.x), first + pitch * point.y, low, high)
 
 
-def _series(series: Series, at: Sequence[Placed]) -> Markup:
+def _series(series: Series, at: Sequence[Placed], x: Scale) -> Markup:
     if series.mark == POINTS:
         marks = [joined((whisker(each, upright=True), shape(each, series.style))) for each in at]
     else:
-        marks = [band(at), line(at, series.style, series.mark == STEPS)]
-        marks += [shape(each, series.style) for each in at] if len(at) <= _MOST_MARKED else []
+        end = [] if series.ends_at is None else [replace(at[-1], x=x.at(series.ends_at))]
+        marks = [band(at), line([*at, *end], series.style, series.mark == STEPS)]
+        marks += [shape(each, series.style) for each in _marked(at, series.style)]
     return tag("g", {"class": style_class(series.style)}, *marks)
+
+
+def _marked(at: Sequence[Placed], style: int) -> Sequence[Placed]:
+    """All points; of a long line some at even places, other ones where lines run together."""
+    if len(at) <= _MOST_MARKED:
+        return at
+    shift = (style % COLOURS + 0.5) / COLOURS
+    return [at[int((k + shift) * len(at) / _MARKS)] for k in range(_MARKS)]
 
 
 def _lane(series: Series, at: Sequence[Placed], x: Scale) -> Markup:

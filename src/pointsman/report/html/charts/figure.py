@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from pointsman.report.html.charts.chart import Chart, Plot, Rows, Table
+from pointsman.report.html.charts.chart import BAR, POINTS, Chart, Plot, Rows, Series, Table
 from pointsman.report.html.charts.drawing import Drawing, draw_plot, draw_rows
-from pointsman.report.html.charts.marks import Placed, line, shape, style_class
+from pointsman.report.html.charts.marks import Placed, bar, line, shape, style_class
 from pointsman.report.html.markup import Markup, tag
 
 
@@ -25,9 +25,11 @@ def figure(chart: Chart) -> Markup:
     )
 
 
-def legend(series: Sequence[tuple[str, int]]) -> Markup:
-    """Names beside their lines and marks."""
-    return tag("ul", {"class": "legend"}, *(tag("li", None, _swatch(s), n) for n, s in series))
+def legend(series: Sequence[Series]) -> Markup:
+    """Names beside their lines, marks or bars."""
+    return tag(
+        "ul", {"class": "legend"}, *(tag("li", None, _swatch(each), each.name) for each in series)
+    )
 
 
 def table_of(chart: Chart) -> Table:
@@ -75,9 +77,15 @@ def _cell(value: str | float | None) -> Markup:
     return tag("td", None, json.dumps(value))
 
 
-def _swatch(style: int) -> Markup:
-    ends = (Placed(2, 7), Placed(30, 7))
-    drawn = tag("g", {"class": style_class(style)}, line(ends, style), shape(Placed(16, 7), style))
+def _swatch(series: Series) -> Markup:
+    """What the chart has of it."""
+    style = series.style
+    if series.mark == BAR:
+        parts = [bar(Placed(30, 7), 2, 9)]
+    else:
+        parts = [] if series.mark == POINTS else [line((Placed(2, 7), Placed(30, 7)), style)]
+        parts.append(shape(Placed(16, 7), style))
+    drawn = tag("g", {"class": style_class(style)}, *parts)
     return tag("svg", {"viewBox": "0 0 32 14", "class": "swatch", "aria-hidden": "true"}, drawn)
 
 

@@ -70,19 +70,20 @@ def y_axis(axis: Axis, scale: Scale, paper: Paper) -> Iterator[Markup]:
 def references(
     shown: Sequence[Reference], x: Scale, y: Scale | None, paper: Paper
 ) -> Iterator[Markup]:
-    """A dashed line and its words for each value that is on the paper.
+    """A dashed line and its words for each value, which the axes reach to.
 
+    One that a logarithm does not have (0) stands at the axis's beginning, as points do.
     Words stand inside a plot, and above rows (no ``y``), where the rows' names are.
     """
     first = paper.top + 10 if y is not None else paper.top - 4
     for number, each in enumerate(shown):
-        if each.across == "x" and x.low <= each.value <= x.high:
+        if each.across == "x":
             at = x.at(each.value)
             yield rule(at, paper.top, at, paper.bottom, "reference")
             is_right = at > (paper.left + paper.right) / 2
             place = (at - 4, "reference end") if is_right else (at + 4, "reference")
             yield words(each.text, place[0], first + 12 * number, place[1])
-        if each.across == "y" and y is not None and y.low <= each.value <= y.high:
+        if each.across == "y" and y is not None:
             at = y.at(each.value)
             yield rule(paper.left, at, paper.right, at, "reference")
             yield words(each.text, paper.right - 2, at - 4, "reference end")

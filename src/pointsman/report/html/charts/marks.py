@@ -1,7 +1,12 @@
 """Lines, bands, points and bars at places that are known, as SVG.
 
 A style is a colour, a dash and a shape, so that series can be told apart without colours too; which
-colour is the page's style sheet's business.
+colour is the page's style sheet's business. Of ``STYLES`` no two have the same dash and shape, nor
+the same colour and shape, which is what points have.
+
+    style   0..7              8..15             16..23            24..31
+    dash    0 1 2 3 0 1 2 3   2 3 0 1 2 3 0 1   0 1 2 3 0 1 2 3   2 3 0 1 2 3 0 1
+    shape   0 1 2 3 4 5 6 7   1 2 3 4 5 6 7 0   2 3 4 5 6 7 0 1   3 4 5 6 7 0 1 2
 """
 
 from __future__ import annotations
@@ -12,6 +17,9 @@ from dataclasses import dataclass
 from pointsman.report.html.markup import Attributes, Markup, tag
 
 COLOURS = 8
+STYLES = 32
+REFERENCE = -1  # what series are held against: in ink, dotted, without marks
+_DOTS = "1.5 3"
 _DASHES = ("", "7 3", "2 2.5", "9 3 2 3")
 _R = 3.6
 _SHAPES = (
@@ -20,6 +28,9 @@ _SHAPES = (
     "M0,-{t}L{t},0L0,{t}L-{t},0z",  # diamond
     "M0,-{t}L{t},{r}L-{t},{r}z",  # triangle
     "M0,{t}L{t},-{r}L-{t},-{r}z",  # triangle, down
+    "M-{w},-{t}H{w}V-{w}H{t}V{w}H{w}V{t}H-{w}V{w}H-{t}V-{w}H-{w}z",  # plus
+    "M-{t},-{t}H{t}L-{t},{t}H{t}z",  # hourglass
+    "M-{t},-{t}V{t}L{t},-{t}V{t}z",  # the same, lying
 )
 
 
@@ -35,13 +46,14 @@ class Placed:
 
 def style_class(style: int) -> str:
     """The class that gives a series its colour."""
-    return f"c{style % COLOURS}"
+    return "reference" if style == REFERENCE else f"c{style % COLOURS}"
 
 
 def line(points: Sequence[Placed], style: int, stepped: bool = False) -> Markup:
     """Through all points, or level from each to the next."""
     attributes = {"class": "line", "d": _path(points, stepped)}
-    dash = _DASHES[(style + style // COLOURS) % len(_DASHES)]
+    turn = (style + 2 * (style // COLOURS)) % len(_DASHES)
+    dash = _DOTS if style == REFERENCE else _DASHES[turn]
     return _empty("path", {**attributes, **({"stroke-dasharray": dash} if dash else {})})
 
 
@@ -67,9 +79,11 @@ def whisker(point: Placed, upright: bool) -> Markup:
 
 
 def shape(point: Placed, style: int) -> Markup:
-    """The mark of one point."""
+    """The mark of one point; a reference has none."""
+    if style == REFERENCE:
+        return Markup("")
     form = _SHAPES[(style + style // COLOURS) % len(_SHAPES)]
-    path = form.format(r=_R, d=2 * _R, t=_R * 1.35)
+    path = form.format(r=_R, d=2 * _R, t=_R * 1.35, w=_R * 0.45)
     return _empty(
         "path",
         {"class": "point", "d": path, "transform": f"translate({_n(point.x)},{_n(point.y)})"},

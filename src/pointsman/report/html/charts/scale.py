@@ -12,6 +12,7 @@ _WANTED_TICKS = 5
 _MOST_TICKS = 7
 _NICE = (1.0, 2.0, 5.0, 10.0)
 _LEAST_OF_LARGEST = 1e-4  # smaller ones stand at the beginning
+_NOTHING = 1e-300  # smaller ones have no digits to share among ticks, and count as 0
 _LEAST_RATIO = 4.0  # of values that need a logarithm
 
 
@@ -42,12 +43,14 @@ class Scale:
 
 def scale_for(axis: Axis, values: Iterable[float], begin: float, end: float) -> Scale:
     """An axis that holds all values, its own ends, and 0 where it is linear."""
-    known = [value for value in values if math.isfinite(value)]
-    known += [value for value in (axis.low, axis.high) if value is not None]
+    ends = [value for value in (axis.low, axis.high) if value is not None]
+    finite = [value for value in (*values, *ends) if math.isfinite(value)]
+    known = [value if abs(value) > _NOTHING else 0.0 for value in finite]
     if axis.log:
         positive = [value for value in known if value > 0.0]
         if positive and max(positive) >= _LEAST_RATIO * min(positive):
-            return Scale(*_log_ends(min(positive), max(positive)), begin, end, log=True)
+            apart = 2.0 if len(positive) < len(known) else 1.0  # of what stands at the beginning
+            return Scale(*_log_ends(min(positive) / apart, max(positive)), begin, end, log=True)
     low, high = min([0.0, *known]), max([0.0, *known])
     if low == high:
         high = low + 1.0

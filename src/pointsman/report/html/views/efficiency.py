@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pointsman.report.html.charts.chart import POINTS, STEPS, Axis, Plot, Point, Series
+from pointsman.report.html.charts.marks import REFERENCE
 from pointsman.report.html.result import AtLoad, Run
 from pointsman.report.html.views.view import View
 
@@ -25,7 +26,6 @@ _UNLIKE = (
     "These are results of different requests: a front across them is of no one traffic; compare"
     " points of one result."
 )
-_FRONT_STYLE = 7
 
 _Placed = tuple[str, str, Point]  # group, name, place
 
@@ -65,7 +65,7 @@ def _chart(title: str, of: str, placed: Sequence[_Placed]) -> Plot:
         title=f"against {title.removesuffix(', ms')}{of}",
         x=Axis(title, log=True),
         y=Axis("output tokens/s/GPU"),
-        series=(Series(FRONT, _FRONT_STYLE, tuple(front), STEPS), *series),
+        series=(Series(FRONT, REFERENCE, tuple(front), STEPS), *series),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pointsman.metrics.latency import Spread
 from pointsman.report.html.charts.chart import BAR, POINTS, Axis, Point, Rows, Series
 from pointsman.report.html.result import Run
 from pointsman.report.html.views.quantities import TITLES
@@ -11,31 +12,36 @@ from pointsman.report.html.views.view import View
 
 QUESTION = "What does handing caches from prefill to decode cost?"
 _TIMES = ("handoff_ms", "seat_wait_ms")
-_FIGURES = ("mean", "p50", "p95", "p99", "worst")
+_FIGURES = {"mean": "mean", "p50": "P50", "p95": "P95", "p99": "P99", "worst": "worst"}
 
 
 def handoff(runs: tuple[Run, ...]) -> View | None:
-    """Its time, the wait for a seat to decode in, and the bytes moved; a row a run."""
+    """Its time and the wait for a seat there, a row a figure; the bytes moved, a row a run."""
     charts = [*_times(runs), *_bytes(runs)]
     return View(QUESTION, tuple(charts)) if charts else None
 
 
 def _times(runs: Sequence[Run]) -> Iterator[Rows]:
     for name in _TIMES:
-        having = [(run, run.latencies[name].spread) for run in runs if name in run.latencies]
-        points = [
-            Point(value, float(place), label=figure.upper() if figure[0] == "p" else figure)
-            for place, (_, spread) in enumerate(having)
-            for figure in _FIGURES
-            if (value := getattr(spread, figure)) is not None
-        ]
-        if points:
+        series = tuple(
+            Series(run.name, run.style, points, POINTS)
+            for run in runs
+            if name in run.latencies and (points := tuple(_points(run.latencies[name].spread)))
+        )
+        if series:
             yield Rows(
-                title=f"{TITLES[name]}: mean, P50, P95, P99, worst",
+                title=f"{TITLES[name]} of a request",
                 x=Axis(f"{TITLES[name]}, ms"),
-                names=tuple(run.name for run, _ in having),
-                series=(Series("of a request", 0, tuple(points), POINTS),),
+                names=tuple(_FIGURES.values()),
+                series=series,
             )
+
+
+def _points(spread: Spread) -> Iterator[Point]:
+    for place, figure in enumerate(_FIGURES):
+        value = getattr(spread, figure)
+        if value is not None:
+            yield Point(value, float(place))
 
 
 def _bytes(runs: Sequence[Run]) -> Iterator[Rows]:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 
 from pointsman.comparison.over_time import OverTime, ReplicaOverTime
 from pointsman.report.html.charts.chart import LINE, Axis, Plot, Point, Series
+from pointsman.report.html.charts.marks import STYLES
 from pointsman.report.html.result import Run
 from pointsman.report.html.views.view import View
 
 QUESTION = "How full is each replica over time?"
-MOST_LINES = 48  # of all runs together; more are drawn as their least, middle and most
+MOST_LINES = 48  # of all runs together; more are drawn as their least, middle and most,
+# and so are those of a run that has more than there are styles
 _CHARTS: tuple[tuple[str, Axis, Callable[[ReplicaOverTime], Sequence[float]]], ...] = (
     ("waiting", Axis("requests waiting"), lambda replica: replica.waiting),
     ("running", Axis("requests running"), lambda replica: replica.running),
@@ -32,7 +34,8 @@ def over_time(runs: tuple[Run, ...]) -> View | None:
     sampled = [(run, run.over_time) for run in runs if run.over_time is not None]
     if not sampled:
         return None
-    draw = _each if sum(len(times.replicas) for _, times in sampled) <= MOST_LINES else _together
+    lines = [len(times.replicas) for _, times in sampled]
+    draw = _each if sum(lines) <= MOST_LINES and max(lines) <= STYLES else _together
     charts = tuple(
         Plot(
             title=f"{run.name}: {title}",

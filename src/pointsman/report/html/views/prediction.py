@@ -15,12 +15,12 @@ from pointsman.report.html.charts.chart import (
     Rows,
     Series,
 )
+from pointsman.report.html.charts.marks import REFERENCE
 from pointsman.report.html.result import Prediction
 from pointsman.report.html.views.view import View
 
 QUESTION = "Was the prediction right, and if not, which stage is off?"
 _REMARKS = ("On the diagonal a prediction is exact. Errors are (predicted - measured) / measured.",)
-_EXACT_STYLE = 7
 
 
 def prediction(predictions: tuple[Prediction, ...]) -> View | None:
@@ -47,7 +47,7 @@ def _against(timed: Sequence[Prediction]) -> Plot:
         x=Axis("measured, ms", log=True, low=low, high=ends[1]),
         y=Axis("predicted, ms", log=True, low=low, high=ends[1]),
         series=(
-            Series("exact", _EXACT_STYLE, tuple(Point(end, end) for end in ends), LINE),
+            Series("exact", REFERENCE, tuple(Point(end, end) for end in ends), LINE),
             *(
                 Series(stage, style, tuple(map(_point, _of_stage(timed, stage))), POINTS)
                 for style, stage in enumerate(stages)

@@ -39,6 +39,7 @@ def counts_over_time(title: str, over: ReasonsOverTime, styles: list[str]) -> Pl
                 styles.index(reason),
                 tuple(Point(k * step_s, float(count)) for k, count in enumerate(counts)),
                 STEPS,
+                ends_at=len(counts) * step_s,
             )
             for reason, counts in over.counts.items()
         ),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pointsman.report.html.charts.chart import Chart
+from pointsman.report.html.charts.chart import Chart, Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,8 @@ class View:
     remarks: tuple[str, ...] = ()
 
     @property
-    def legend(self) -> Sequence[tuple[str, int]]:
-        """Name and style of each series that shares a chart with others, once and in order."""
+    def legend(self) -> Sequence[Series]:
+        """Each series that shares a chart with others, once, in order and without its points."""
         several = [chart.series for chart in self.charts if len(chart.series) > 1]
-        return list(dict.fromkeys((each.name, each.style) for those in several for each in those))
+        bare = (replace(each, points=(), ends_at=None) for those in several for each in those)
+        return list(dict.fromkeys(bare))
