@@ -12,6 +12,7 @@ import pytest
 from pointsman.report.html.charts.chart import (
     BAR,
     LINE,
+    PART,
     POINTS,
     STEPS,
     Axis,
@@ -116,6 +117,24 @@ def test_a_bar_begins_at_0_and_ends_at_its_value():
     # Across from 10 to 346; the row's name takes 15, half a lane 6.5, half a bar 4.5.
     bar = found(rows(Point(5.0, 0.0)), "rect", "bar")[0]
     assert (bar["x"], bar["width"], bar["y"]) == ("10", "168", "43")
+
+
+def test_parts_lie_in_one_lane_each_from_where_the_one_before_ended():
+    """Across from 10 to 346 are 10 ms; a row without the first part begins with the second."""
+    series = (
+        Series("wait", 0, (Point(2.5, 0.0, label="a quarter"),), PART),
+        Series("work", 1, (Point(5.0, 0.0), Point(5.0, 1.0)), PART),
+    )
+    drawing = draw_rows(Rows("title", Axis("ms", high=10.0), ("first", "second"), series))
+    bars = found(drawing, "rect", "bar")
+    assert [(bar["x"], bar["width"]) for bar in bars] == [
+        *(("10", "84"), ("94", "168"), ("10", "168"))
+    ]
+    assert bars[0]["y"] == bars[1]["y"]
+    assert float(bars[2]["y"]) - float(bars[1]["y"]) == 33.0
+    # Pointed at in its middle, a part says its own size.
+    assert drawing.spots[0][2] == ((52.0, 47.5, "2.5", "first", "a quarter"),)
+    assert drawing.spots[1][2][0][:3] == (178.0, 47.5, "5")
 
 
 def test_rows_stand_below_one_another():

@@ -90,3 +90,9 @@ def test_ticks_are_short(value, text):
 
 def test_shares_are_in_percent():
     assert tick_text(0.25, percent=True) == "25%"
+
+
+def test_what_a_sum_is_beyond_a_tick_by_rounding_takes_no_further_tick():
+    whole = 1.0 + 2.0**-52
+    assert whole > 1.0
+    assert scale_for(Axis("x", high=1.0), [whole], 0.0, 100.0).high == pytest.approx(1.0)

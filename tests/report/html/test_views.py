@@ -332,12 +332,20 @@ def test_hand_offs_of_two_runs_stand_beside_one_another_in_the_rows_of_figures()
     assert [(series.name, series.style) for series in chart.series] == [("a", 0), ("b", 1)]
 
 
-def test_stages_have_a_bar_each_in_the_row_of_their_run():
-    runs = (run("a", stages={"queue_wait": 1.0, "decode": 5.0}), run("b", stages={"decode": 7.0}))
+def test_stages_are_parts_of_the_mean_latency_of_their_run():
+    """1 of 8 ms waiting, 5 decoding, 2 that nobody tells; stages without an E2E are the whole."""
+    e2e = {"e2e_ms": Latency(Spread(count=4, mean=8.0))}
+    runs = (
+        run("a", stages={"queue_wait": 1.0, "decode": 5.0}, latencies=e2e),
+        run("b", stages={"decode": 7.0}),
+    )
     (chart,) = stages(runs).charts
-    assert chart.names == ("a", "b")
+    assert chart.names == ("a: 8 ms", "b: 7 ms")
     assert [series.name for series in chart.series] == ["queue wait", "decode"]
-    assert places(chart.series[1]) == [(5.0, 0.0), (7.0, 1.0)]
+    assert places(chart.series[0]) == [(0.125, 0.0)]
+    assert places(chart.series[1]) == [(0.625, 0.0), (1.0, 1.0)]
+    assert chart.table.headings == ("", "queue wait", "decode", "E2E")
+    assert chart.table.rows == (("a", 1.0, 5.0, 8.0), ("b", None, 7.0, 7.0))
 
 
 def test_only_measured_groups_have_measured_figures():

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Mark = Literal["line", "steps", "points", "bar"]
+Mark = Literal["line", "steps", "points", "bar", "part"]
 LINE: Mark = "line"
 STEPS: Mark = "steps"
 POINTS: Mark = "points"
 BAR: Mark = "bar"
+PART: Mark = "part"  # of a bar: each begins where the series before it ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,7 @@ class Axis:
     """What an axis is of; ``title`` has the unit. ``log`` where values lie far apart.
 
     A value that a logarithm does not have (0) stands at the axis's beginning, apart from those that
-    it has. ``low`` and ``high``
-    are on the axis whatever the values are.
+    it has. ``low`` and ``high`` are on the axis whatever the values are.
     """
 
     title: str
@@ -88,7 +88,8 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A row a name; of a point ``y`` is the row's number, from above."""
+    """A row a name; of a point ``y`` is the row's number, from above. All series are parts, or
+    none is."""
 
     title: str
     x: Axis

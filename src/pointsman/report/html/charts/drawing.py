@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pointsman.report.html.charts.chart import BAR, POINTS, STEPS, Axis, Plot, Point, Rows, Series
+from pointsman.report.html.charts.chart import (
+    BAR,
+    PART,
+    POINTS,
+    STEPS,
+    Axis,
+    Plot,
+    Point,
+    Rows,
+    Series,
+)
 from pointsman.report.html.charts.frame import (
     BOTTOM,
     LEFT,
@@ -76,12 +86,14 @@ def draw_plot(plot: Plot) -> Drawing:
 
 
 def draw_rows(rows: Rows) -> Drawing:
-    """A row a name, a lane in it a series."""
-    pitch = _NAME + _LANE * len(rows.series) + _GAP
+    """A row a name, a lane in it a series, or one of all their parts."""
+    is_whole = any(each.mark == PART for each in rows.series)
+    pitch = _NAME + _LANE * (1 if is_whole else len(rows.series)) + _GAP
     height = TOP + pitch * len(rows.names) + BOTTOM
     paper = Paper(10.0, WIDTH - RIGHT, TOP - 10.0, height - BOTTOM)
     lines = [each.value for each in rows.references]
-    values = [*_values(rows.series, "x"), *_bounds(rows.series, ""), *lines]
+    series = _one_after_another(rows.series) if is_whole else rows.series
+    values = [*_values(series, "x"), *_bounds(series, ""), *lines]
     x = scale_for(rows.x, values, paper.left, paper.right)
     parts = [*x_axis(rows.x, x, paper)]
     parts += [
@@ -89,12 +101,27 @@ def draw_rows(rows: Rows) -> Drawing:
         for k, name in enumerate(rows.names)
     ]
     spots = []
-    for lane, each in enumerate(rows.series):
-        at = [_in_row(point, x, TOP + _NAME + _LANE * (lane + 0.5), pitch) for point in each.points]
+    for lane, (each, told) in enumerate(zip(series, rows.series, strict=True)):
+        first = TOP + _NAME + _LANE * (0.5 if is_whole else lane + 0.5)
+        at = [_in_row(point, x, first, pitch) for point in each.points]
         parts.append(_lane(each, at, x))
-        spots.append((each.name, each.style, tuple(_row_spots(each, at, rows))))
+        spots.append((told.name, told.style, tuple(_row_spots(told, at, rows))))
     parts += references(rows.references, x, None, paper)
     return Drawing(svg(rows.title, height, parts), tuple(spots))
+
+
+def _one_after_another(series: Sequence[Series]) -> list[Series]:
+    """The same with each part's begin and end as its bounds, and its middle as its place."""
+    ends: dict[float, float] = {}
+    placed = []
+    for each in series:
+        points = []
+        for point in each.points:
+            begin = ends.get(point.y, 0.0)
+            ends[point.y] = begin + point.x
+            points.append(Point(begin + point.x / 2, point.y, begin, ends[point.y]))
+        placed.append(replace(each, points=tuple(points)))
+    return placed
 
 
 def _values(series: Iterable[Series], name: str) -> Iterator[float]:
@@ -142,6 +169,10 @@ def _marked(at: Sequence[Placed], style: int) -> Sequence[Placed]:
 
 def _lane(series: Series, at: Sequence[Placed], x: Scale) -> Markup:
     origin = x.at(0.0)
+    if series.mark == PART:
+        ends = [(replace(each, x=each.high or each.x), each.low or each.x) for each in at]
+        marks = [bar(end, begin, _THICKNESS) for end, begin in ends]
+        return tag("g", {"class": style_class(series.style)}, *marks)
     if series.mark == BAR:
         marks = [bar(each, origin, _THICKNESS) for each in at]
     else:

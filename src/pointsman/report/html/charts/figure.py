@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from pointsman.report.html.charts.chart import BAR, POINTS, Chart, Plot, Rows, Series, Table
+from pointsman.report.html.charts.chart import BAR, PART, POINTS, Chart, Plot, Rows, Series, Table
 from pointsman.report.html.charts.drawing import Drawing, draw_plot, draw_rows
 from pointsman.report.html.charts.marks import Placed, bar, line, shape, style_class
 from pointsman.report.html.markup import Markup, tag
@@ -80,7 +80,7 @@ def _cell(value: str | float | None) -> Markup:
 def _swatch(series: Series) -> Markup:
     """What the chart has of it."""
     style = series.style
-    if series.mark == BAR:
+    if series.mark in (BAR, PART):
         parts = [bar(Placed(30, 7), 2, 9)]
     else:
         parts = [] if series.mark == POINTS else [line((Placed(2, 7), Placed(30, 7)), style)]

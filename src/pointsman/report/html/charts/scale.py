@@ -13,6 +13,7 @@ _MOST_TICKS = 7
 _NICE = (1.0, 2.0, 5.0, 10.0)
 _LEAST_OF_LARGEST = 1e-4  # smaller ones stand at the beginning
 _NOTHING = 1e-300  # smaller ones have no digits to share among ticks, and count as 0
+_ROUNDING = 1e-9  # of sums, in steps: it is no value beyond a tick
 _LEAST_RATIO = 4.0  # of values that need a logarithm
 
 
@@ -55,7 +56,8 @@ def scale_for(axis: Axis, values: Iterable[float], begin: float, end: float) -> 
     if low == high:
         high = low + 1.0
     step = _step(low, high)
-    return Scale(step * math.floor(low / step), step * math.ceil(high / step), begin, end)
+    steps = math.floor(low / step + _ROUNDING), math.ceil(high / step - _ROUNDING)
+    return Scale(step * steps[0], step * steps[1], begin, end)
 
 
 def _log_ends(low: float, high: float) -> tuple[float, float]:
