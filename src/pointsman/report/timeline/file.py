@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def write_timeline(
     with _opened(path) as file:
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
         separator = "\n"
-        for story in stories:
+        for story in _shortly_named(stories):
             drawing = Drawing(story, rows, numbers)
             notes += [f"{story.label}: {note}" for note in drawing.notes]
             for piece in _pieces(drawing.texts()):
@@ -54,6 +55,14 @@ def write_timeline(
         about = {"schema": SCHEMA, "pointsman": version("pointsman"), "notes": "; ".join(notes)}
         file.write(f'\n],"otherData":{text(about)}}}\n'.encode())
     return notes
+
+
+def _shortly_named(stories: Sequence[Story]) -> Iterator[Story]:
+    """Without a policy's parameters, for which a viewer has no room, where nothing else has the
+    name."""
+    shorts = [story.label.partition("(")[0] for story in stories]
+    for story, short in zip(stories, shorts, strict=True):
+        yield replace(story, label=short) if shorts.count(short) == 1 else story
 
 
 @contextmanager
