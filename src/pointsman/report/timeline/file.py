@@ -46,8 +46,8 @@ def write_timeline(
     with _opened(path) as file:
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
         separator = "\n"
-        for story in _shortly_named(stories):
-            drawing = Drawing(story, rows, numbers)
+        for story, shown in zip(stories, _shortly_named(stories), strict=True):
+            drawing = Drawing(shown, rows, numbers)
             notes += [f"{story.label}: {note}" for note in drawing.notes]
             for piece in _pieces(drawing.texts()):
                 file.write((separator + ",\n".join(piece)).encode())
