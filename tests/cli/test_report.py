@@ -159,3 +159,32 @@ def test_what_cannot_be_is_one_clear_error(capsys, folder, words, message):
     assert message in err
     assert "Traceback" not in err
     assert not list(folder.glob("*.html"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--report", "x", "--output", "./x"), "--report is x, and so is --output"),
+        (("--report", "x", "--timeline", "x"), "--timeline is x, and so is --report"),
+        (("--report", "trace.jsonl"), "--report is trace.jsonl, and the command reads it"),
+        (("--output", "trace.jsonl"), "--output is trace.jsonl, and the command reads it"),
+    ],
+)
+def test_a_file_is_neither_written_twice_nor_over_what_is_read(capsys, folder, words, message):
+    before = (folder / "trace.jsonl").read_bytes()
+    code, err = run(capsys, "compare", "trace.jsonl", "--replicas", "2", *words)
+    assert (code, err) == (2, f"pointsman: {message}; expected a file of its own\n")
+    assert not (folder / "x").exists()
+    assert (folder / "trace.jsonl").read_bytes() == before
+
+
+def test_a_page_does_not_take_the_place_of_a_result(capsys, folder):
+    run(capsys, "compare", "trace.jsonl", "--replicas", "2", "--output", "out.json")
+    code, err = run(capsys, "report", "out.json", "--output", "out.json")
+    assert (code, "the command reads it" in err) == (2, True)
+    assert json.loads((folder / "out.json").read_text())["results"]
+
+
+def test_a_device_takes_any_number_of_results(capsys, folder):
+    to_nowhere = ("--output", "/dev/null", "--report", "/dev/null")
+    assert run(capsys, "compare", "trace.jsonl", "--replicas", "2", *to_nowhere)[0] == 0
