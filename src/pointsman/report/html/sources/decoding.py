@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from pointsman.metrics.latency import Spread
 from pointsman.report.html.result import Audit, Latency
 
 T = TypeVar("T")
+
+AtLeastOne = Annotated[tuple[T, ...], msgspec.Meta(min_length=1)]
 
 Quantiles = dict[str, tuple[float, ...] | None]
 

@@ -18,7 +18,7 @@ from pointsman.report.html.result import (
     Result,
     Run,
 )
-from pointsman.report.html.sources.decoding import decoded
+from pointsman.report.html.sources.decoding import AtLeastOne, decoded
 
 _FIGURES = ("goodput_fraction", "p99_ttft_ms", "p99_tpot_ms", "cached_token_fraction")
 _COLUMNS = (
@@ -55,7 +55,7 @@ class _Cell(msgspec.Struct, frozen=True):
     fleet: str
     requests: int
     rate_rps: float
-    policies: tuple[_Held, ...]
+    policies: AtLeastOne[_Held]
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ class _Document(msgspec.Struct, frozen=True):
     seed: int
     simulations: int
     simulated_hours: float
-    cells: tuple[_Cell, ...]
+    cells: AtLeastOne[_Cell]
     summary: _Summary | None
 
 
@@ -150,9 +150,15 @@ def _runs(cell: _Cell, tolerance_ratio: float) -> Iterator[Run]:
             origin=SIMULATED,
             policy=held.policy,
             cell=cell.name,
-            held=HeldRate(held.load_ratio, held.load_ratio * tolerance_ratio),
+            held=HeldRate(held.load_ratio, _failed(held, tolerance_ratio)),
             loads=tuple(AtLoad(at.load_ratio, _figures(at)) for at in held.tried),
         )
+
+
+def _failed(held: _Held, tolerance_ratio: float) -> float:
+    """The next load that was tried; where the loads are not told the next one on their grid."""
+    beyond = [at.load_ratio for at in held.tried if at.load_ratio > held.load_ratio]
+    return min(beyond, default=held.load_ratio * tolerance_ratio)
 
 
 def _figures(at: _AtLoad) -> dict[str, Figure]:
