@@ -13,6 +13,7 @@ _MOST_TICKS = 7
 _NICE = (1.0, 2.0, 5.0, 10.0)
 _LEAST_OF_LARGEST = 1e-4  # smaller ones stand at the beginning
 _LEAST_RATIO = 4.0  # of values that need a logarithm
+_LARGEST, _SMALLEST = 1e300, 1e-300  # what lies beyond stands at the nearer end, or at 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Scale:
 
 def scale_for(axis: Axis, values: Iterable[float], begin: float, end: float) -> Scale:
     """An axis that holds all values, its own ends, and 0 where it is linear."""
-    known = [value for value in values if math.isfinite(value)]
+    known = [value for value in values if _SMALLEST < abs(value) < _LARGEST or value == 0.0]
     known += [value for value in (axis.low, axis.high) if value is not None]
     if axis.log:
         positive = [value for value in known if value > 0.0]
