@@ -137,6 +137,22 @@ def test_load_is_the_rate_of_several_results():
     assert (series.points[1].low, series.points[1].high) == pytest.approx((0.6, 1.0))
 
 
+def test_results_of_different_fleets_are_not_points_of_one_curve_over_load():
+    def at(rate, setting):
+        return run(offered_rps=rate, setting=setting, figures=figures(goodput_fraction=0.5))
+
+    assert load((at(1.0, "2 replicas"), at(2.0, "8 replicas"))) is None
+    runs = [at(rate, setting) for setting in ("2 replicas", "8 replicas") for rate in (1.0, 2.0)]
+    titles = [chart.title for chart in load(tuple(runs)).charts]
+    assert titles == ["goodput: 2 replicas", "goodput: 8 replicas"]
+
+
+def test_two_results_of_one_rate_are_two_points():
+    rates = (1.0, 1.0, 2.0)
+    runs = [run(offered_rps=rate, figures=figures(goodput_fraction=0.5)) for rate in rates]
+    assert [x for x, _ in places(load(tuple(runs)).charts[0].series[0])] == [1.0, 1.0, 2.0]
+
+
 def test_load_is_that_of_a_search_where_there_was_one():
     tried = (AtLoad(1.0, figures(p99_ttft_ms=5.0)), AtLoad(2.0, figures(p99_ttft_ms=50.0)))
     (chart,) = load((run(cell="long on 4", loads=tried),)).charts
@@ -194,6 +210,18 @@ def test_slack_is_a_curve_of_one_policy_in_order():
     assert places(chart.series[0]) == [(5.0, 0.2), (50.0, 0.4)]
 
 
+def test_slacks_of_several_results_are_a_curve_each():
+    def at(result, slack_ms, share):
+        cached = figures(cached_token_fraction=share)
+        return run("p", result=result, slack_ms=slack_ms, figures=cached)
+
+    assert slack((at("a", 5.0, 0.2), at("b", 50.0, 0.4))) is None
+    runs = [at(result, k, k / 100) for result in ("a", "b") for k in (5.0, 50.0)]
+    (chart,) = slack(tuple(runs)).charts
+    assert [series.name for series in chart.series] == ["p (a)", "p (b)"]
+    assert [len(series.points) for series in chart.series] == [2, 2]
+
+
 COUNTS = ReasonsOverTime(5000.0, {"home": (3, 1), "new": (0, 2)})
 
 
@@ -229,6 +257,23 @@ def test_differences_stand_against_none_and_ratios_against_one():
     assert (shares.references[0].value, ratio.references[0].value) == (0.0, 1.0)
     assert shares.names == ("mine: not told apart",)
     assert (shares.series[0].points[0].low, shares.series[0].points[0].high) == (-0.1, 0.3)
+
+
+def test_differences_to_several_baselines_have_a_chart_each():
+    def to(base):
+        return run(base, differences=(Difference("p95_ttft_ms", Figure(1.0), "worse", base),))
+
+    charts = differences((to("a"), to("b"))).charts
+    assert [chart.title for chart in charts] == [
+        "P95 TTFT less that of a",
+        "P95 TTFT less that of b",
+    ]
+
+
+def test_differences_of_shares_are_points_and_no_percentages():
+    by = Difference("goodput_fraction", Figure(0.1), "better", "base")
+    (chart,) = differences((run(differences=(by,)),)).charts
+    assert chart.x.title == "difference of goodput, points"
 
 
 def test_what_handing_over_takes_is_shown_with_its_bytes():

@@ -122,6 +122,7 @@ class Run:
     at_held: AtLoad | None = None
     differing: ReasonsOverTime | None = None  # choices that came out otherwise in a replay
     cell: str = ""  # the traffic and fleet that a load is of
+    setting: str = ""  # what it was run on: results of the same are points of one curve
 
     def figure(self, name: str) -> Figure | None:
         """A figure by name; ``p99_ttft_ms`` is the spread's where there is no other."""

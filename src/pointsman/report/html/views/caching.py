@@ -31,9 +31,15 @@ def hits(runs: tuple[Run, ...]) -> View | None:
 
 
 def slack(runs: tuple[Run, ...]) -> View | None:
-    """Hits and tails of the same policy with several slacks."""
-    by_policy = {run.policy: _with_slack(runs, run.policy) for run in runs}
-    curves = {policy: found for policy, found in by_policy.items() if len(found) > 1}
+    """Hits and tails of the same policy with several slacks, a curve a result."""
+    kinds = dict.fromkeys((run.policy, run.result) for run in runs)
+    by_kind = {kind: _with_slack(runs, kind) for kind in kinds}
+    several = {kind: found for kind, found in by_kind.items() if len(found) > 1}
+    is_one_result = len({result for _, result in several}) == 1
+    curves = {
+        policy if is_one_result else f"{policy} ({result})": found
+        for (policy, result), found in several.items()
+    }
     charts = [
         _chart(title, axis, curves, name)
         for name, title, axis in (
@@ -45,19 +51,19 @@ def slack(runs: tuple[Run, ...]) -> View | None:
     return View(SLACK, shown) if shown else None
 
 
-def _with_slack(runs: Sequence[Run], policy: str) -> dict[float, Run]:
-    found = {run.slack_ms: run for run in runs if run.policy == policy}
+def _with_slack(runs: Sequence[Run], kind: tuple[str, str]) -> dict[float, Run]:
+    found = {run.slack_ms: run for run in runs if (run.policy, run.result) == kind}
     return {each: found[each] for each in sorted(each for each in found if each is not None)}
 
 
 def _chart(title: str, axis: Axis, curves: dict[str, dict[float, Run]], name: str) -> Plot:
     series = []
-    for style, (policy, found) in enumerate(curves.items()):
+    for style, (curve, found) in enumerate(curves.items()):
         points = tuple(
             Point(each, figure.value, figure.low, figure.high)
             for each, run in found.items()
             if (figure := run.figure(name)) is not None
         )
         if len(points) > 1:
-            series.append(Series(policy, style, points, LINE))
+            series.append(Series(curve, style, points, LINE))
     return Plot(title, Axis("slack, ms", log=True), axis, tuple(series))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pointsman.report.html.charts.chart import Axis, Plot, Point, Series
 from pointsman.report.html.result import AtLoad, Figure, Run
@@ -44,14 +44,19 @@ def load(runs: tuple[Run, ...]) -> View | None:
 
 
 def _over_results(runs: Sequence[Run]) -> list[_Curve]:
-    """The same policy in results of different rates."""
+    """The same policy on the same fleet in results of different rates."""
     curves = []
-    for policy in dict.fromkeys(run.label for run in runs):
-        rated = {run.offered_rps: run for run in runs if run.label == policy and run.offered_rps}
-        at = [AtLoad(rate, _figures(run)) for rate, run in sorted(rated.items()) if rate]
-        if len(at) > 1:
-            curves.append(_Curve(policy, "", tuple(at)))
-    return curves
+    for kind in dict.fromkeys((run.label, run.setting) for run in runs):
+        at = [
+            AtLoad(run.offered_rps, _figures(run))
+            for run in runs
+            if (run.label, run.setting) == kind and run.offered_rps
+        ]
+        if len({each.load for each in at}) > 1:
+            policy, setting = kind
+            curves.append(_Curve(policy, setting, tuple(sorted(at, key=lambda each: each.load))))
+    are_of_one = len({curve.place for curve in curves}) == 1
+    return [replace(curve, place="") for curve in curves] if are_of_one else curves
 
 
 def _figures(run: Run) -> dict[str, Figure]:
