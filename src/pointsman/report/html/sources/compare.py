@@ -87,8 +87,7 @@ def compare_result(document: Any, label: str) -> Result:
             ("Interval", "none: figures within 2% count as equal"),
         ),
         runs=tuple(
-            _run(each, name, facts.workload.offered_rps)
-            for each, name in zip(facts.results, names, strict=True)
+            _run(each, name, facts) for each, name in zip(facts.results, names, strict=True)
         ),
     )
 
@@ -107,7 +106,7 @@ def _row(result: _Result) -> tuple[str | float | None, ...]:
     )
 
 
-def _run(result: _Result, name: str, offered_rps: float | None) -> Run:
+def _run(result: _Result, name: str, facts: _Document) -> Run:
     m = result.metrics
     figures = {"hit_rate": m.cache_hit_rate, "requests_per_s": m.throughput_requests_per_s}
     if m.cached_token_fraction is not None:
@@ -117,7 +116,8 @@ def _run(result: _Result, name: str, offered_rps: float | None) -> Run:
         origin=SIMULATED,
         policy=result.policy,
         slack_ms=result.parameters.get("slack_ms"),
-        offered_rps=offered_rps,
+        setting=f"{facts.fleet.replicas:,} replicas, {facts.fleet.model}",
+        offered_rps=facts.workload.offered_rps,
         latencies=_latencies(result),
         figures={name: Figure(value) for name, value in figures.items()},
         shares=tuple(
