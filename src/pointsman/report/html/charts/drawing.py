@@ -35,11 +35,12 @@ from pointsman.report.html.charts.marks import (
 )
 from pointsman.report.html.charts.scale import Scale, scale_for
 from pointsman.report.html.markup import Markup, joined, tag
-from pointsman.report.table import number
+from pointsman.report.table import cell_width, number
 
 _HEIGHT = 240.0
 _DIGITS = 4
 _MOST_MARKED = 15  # points of a line; more are the line alone
+_LONGEST_NAME = 54  # columns of a row's name; its spots and the table have all of it
 _NAME, _LANE, _GAP, _THICKNESS = 15.0, 13.0, 5.0, 9.0  # of a row: its name, a series, below
 
 Spot = tuple[float, float, str, str, str]
@@ -81,7 +82,7 @@ def draw_rows(rows: Rows) -> Drawing:
     x = scale_for(rows.x, values, paper.left, paper.right)
     parts = [*x_axis(rows.x, x, paper)]
     parts += [
-        words(name, paper.left, TOP + pitch * k + _NAME - 5, "name")
+        words(fitting(name), paper.left, TOP + pitch * k + _NAME - 5, "name")
         for k, name in enumerate(rows.names)
     ]
     spots = []
@@ -91,6 +92,20 @@ def draw_rows(rows: Rows) -> Drawing:
         spots.append((each.name, each.style, tuple(_row_spots(each, at, rows))))
     parts += references(rows.references, x, None, paper)
     return Drawing(svg(rows.title, height, parts), tuple(spots))
+
+
+def fitting(name: str) -> str:
+    """A name that fits the paper: of a longer one both ends, for what tells names apart is often
+    at the end."""
+    if cell_width(name) <= _LONGEST_NAME:
+        return name
+    half = (_LONGEST_NAME - 1) // 2
+    head, tail = name[:half], name[-half:]
+    while cell_width(head) > half:
+        head = head[:-1]
+    while cell_width(tail) > half:
+        tail = tail[1:]
+    return f"{head}\u2026{tail}"
 
 
 def _values(series: Iterable[Series], name: str) -> Iterator[float]:
