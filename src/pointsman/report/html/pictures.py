@@ -55,7 +55,10 @@ PICTURES = (
     Picture(caching.hits, "Hits against tails: fewer than two runs whose hits are known."),
     Picture(caching.slack, "Slack: give one policy with several slacks."),
     Picture(reasons, "Reasons over time: no policy with several reasons, or not recorded."),
-    Picture(locality, "Locality against its bound: no policy with such a bound."),
+    Picture(
+        locality,
+        "Locality against its bound: no such policy, or prefill and decode are apart.",
+    ),
     Picture(replayed, "Choices that differ in a replay: no replay, or none differs."),
     Picture(handoff, "Hand-off: prefill and decode are not apart, or nobody told."),
 )
