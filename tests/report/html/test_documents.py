@@ -251,3 +251,9 @@ def test_a_bench_of_nothing_is_refused(what):
     (nothing if what == "cells" else nothing["cells"][0])[what] = []
     with pytest.raises(InputError, match=r"`array` of length >= 1 - at `\$\.cells"):
         result_of(nothing, "x")
+
+
+def test_a_share_that_was_asked_for_keeps_its_digits():
+    """99.95 % rounded to whole ones would be all requests."""
+    result = result_of({**bench([1.0], held=1.0), "attainment_fraction": 0.9995}, "x")
+    assert dict(result.basis)["Objectives"] == "TTFT 100 ms, in 99.95% of the requests"

@@ -93,3 +93,8 @@ def workload_basis(workload: WorkloadFacts) -> list[tuple[str, str]]:
         ("Requests", f"{workload.requests:,} over {seconds:,.4g} s"),
         ("Workload", f"{workload.source} ({workload.format}{digest})"),
     ]
+
+
+def stated(fraction: float) -> str:
+    """A share that somebody chose, with all its digits: 99.95% is not 100%."""
+    return f"{100 * fraction:.6g}%"

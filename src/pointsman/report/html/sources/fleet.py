@@ -29,6 +29,7 @@ from pointsman.report.html.sources.decoding import (
     decoded,
     latency,
     short_names,
+    stated,
     workload_basis,
 )
 from pointsman.report.html.sources.stages import stages_of
@@ -229,7 +230,7 @@ def _interval(facts: _Document) -> str:
     if not known:
         return "none: one policy, or too few requests"
     return (
-        f"{known[0]:.0%}, of differences on the same requests, resampled in blocks; it does not"
+        f"{stated(known[0])}, of differences on the same requests, resampled in blocks; it does not"
         " know the model's own error"
     )
 
