@@ -311,12 +311,15 @@ def test_a_folder_is_no_file(capsys, trace, tmp_path, words):
     ("words", "message"),
     [
         (("compare", "t", "--replica", "2"), "unknown flag --replica; did you mean --replicas?"),
+        (("comapre", "t"), "unknown command 'comapre'; did you mean compare?"),
+        (("trace", "inof", "t"), "unknown action 'inof'; did you mean info?"),
+        (("zzz",), "unknown command 'zzz'; see pointsman --help"),
         (("compare", "t", "--replicas", "2", "--slack", "5"), "did you mean --slack-ms?"),
         (("trace", "info", "t", "--fromat=json"), "unknown flag --fromat; did you mean --format?"),
         (("policies", "--zzz"), "unknown flag --zzz; see pointsman policies --help"),
     ],
 )
-def test_an_unknown_flag_is_refused_with_the_nearest_one(capsys, words, message):
+def test_an_unknown_command_or_flag_is_refused_with_the_nearest_one(capsys, words, message):
     with pytest.raises(SystemExit) as caught:
         main(words)
     assert caught.value.code == 2

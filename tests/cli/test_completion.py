@@ -32,6 +32,8 @@ NOT_OFFERED = [
     ("pointsman compare --seed ", {"compare", "--seed", "here.jsonl", "table"}),
     ("pointsman trace info --zipf", {"--zipf-exponent"}),
     ("pointsman compare ", {"compare", "plan"}),
+    ("pointsman compare -- --pol", {"--policy"}),
+    ("pointsman compare -- --policy ", {"round_robin"}),
 ]
 
 _BASH = """

@@ -105,6 +105,7 @@ def test_every_extra_of_the_project_has_a_word_for_what_it_gives():
             "pip install --editable '/clone[ray]'",
         ),
         ('{"url": "https://example.org/p.whl"}', "pip install 'pointsman[ray]'"),
+        ("damaged", "pip install 'pointsman[ray]'"),
     ],
 )
 def test_an_extra_is_installed_as_the_package_was(direct_url, command):
@@ -159,6 +160,11 @@ def test_a_cache_behind_a_file_cannot_be_written(tmp_path):
     assert trouble == f"{tmp_path / 'file'} is no folder"
 
 
+def test_a_cache_whose_name_is_too_long_is_broken_and_everything_else_is_told(tmp_path):
+    folder = tmp_path / ("n" * 300)
+    assert look_at_cache(folder).trouble == f"{folder} cannot be reached: File name too long"
+
+
 def test_a_port_that_somebody_listens_on_is_taken():
     with socket.socket() as somebody:
         somebody.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -190,6 +196,11 @@ def test_a_driver_that_fails_is_no_traceback(tmp_path):
     failing = program(tmp_path / "nvidia-smi", "echo 'no driver' >&2; exit 9")
     assert gpus_of(failing) == Gpus((), "nvidia-smi failed: no driver")
     assert gpus_of(str(tmp_path / "none")).trouble.startswith("nvidia-smi does not answer: ")
+
+
+def test_bytes_that_are_no_text_are_no_traceback(tmp_path):
+    listing = program(tmp_path / "nvidia-smi", r"printf '\377 GPU\n'")
+    assert gpus_of(listing) == Gpus(("\ufffd GPU",))
 
 
 def test_without_the_program_none_are_seen():

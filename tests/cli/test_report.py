@@ -159,3 +159,68 @@ def test_what_cannot_be_is_one_clear_error(capsys, folder, words, message):
     assert message in err
     assert "Traceback" not in err
     assert not list(folder.glob("*.html"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--report", "x", "--output", "./x"), "--report is x, and so is --output"),
+        (("--report", "x", "--timeline", "x"), "--timeline is x, and so is --report"),
+        (("--report", "trace.jsonl"), "--report is trace.jsonl, and the command reads it"),
+        (("--output", "trace.jsonl"), "--output is trace.jsonl, and the command reads it"),
+    ],
+)
+def test_a_file_is_neither_written_twice_nor_over_what_is_read(capsys, folder, words, message):
+    before = (folder / "trace.jsonl").read_bytes()
+    code, err = run(capsys, "compare", "trace.jsonl", "--replicas", "2", *words)
+    assert (code, err) == (2, f"pointsman: {message}; expected a file of its own\n")
+    assert not (folder / "x").exists()
+    assert (folder / "trace.jsonl").read_bytes() == before
+
+
+def test_a_page_does_not_take_the_place_of_a_result(capsys, folder):
+    run(capsys, "compare", "trace.jsonl", "--replicas", "2", "--output", "out.json")
+    code, err = run(capsys, "report", "out.json", "--output", "out.json")
+    assert (code, "the command reads it" in err) == (2, True)
+    assert json.loads((folder / "out.json").read_text())["results"]
+
+
+def test_a_device_takes_any_number_of_results(capsys, folder):
+    to_nowhere = ("--output", "/dev/null", "--report", "/dev/null")
+    assert run(capsys, "compare", "trace.jsonl", "--replicas", "2", *to_nowhere)[0] == 0
+
+
+@pytest.mark.parametrize("text", ["", '{"schema":', "[]", "\x1f\x8b"])
+def test_what_is_no_json_is_refused_with_what_a_page_is_made_of(capsys, folder, text):
+    (folder / "other.json").write_text(text)
+    code, err = run(capsys, "report", "other.json")
+    assert code == 2
+    assert err.startswith("pointsman: other.json: ")
+    assert "expected the JSON of a result, as `pointsman report --help` lists them" in err
+
+
+CHANGES = """
+[[replicas]]
+count = 2
+costs = "costs.json"
+
+[[changes]]
+time_ms = 500
+replica = 1
+event = "slows"
+factor = 3
+"""
+
+
+def test_a_page_says_what_surrounded_the_fleet(capsys, folder):
+    (folder / "fleet.toml").write_text(CHANGES)
+    rules = ("--policy", "round_robin")
+    _, page = reported(capsys, folder, "compare", "trace.jsonl", "--fleet", "fleet.toml", *rules)
+    assert "<dt>Conditions</dt><dd>replica 1 slows by 3 at 500 ms</dd>" in page
+
+
+def test_the_baseline_of_two_slacks_is_named_with_its_own(capsys, folder):
+    slacks = [("--policy", f"locality_aware:slack_ms={ms}") for ms in (5, 500)]
+    words = ("compare", "trace.jsonl", *FLEET, *slacks[0], *slacks[1])
+    document, page = reported(capsys, folder, *words)
+    assert f"less that of {document['baseline']}<" in page

@@ -9,6 +9,7 @@ from pointsman.costs.iteration import IterationCosts
 from pointsman.sim.batching import BatchingFleet, Engine, simulate_fleet
 from pointsman.sim.conditions import Change, Conditions
 from pointsman.sim.shortest_waits import shortest_waits_ms
+from tests.small_fleets import asked, split
 
 LOCALITY = POLICIES["locality_aware"]
 
@@ -32,6 +33,12 @@ def test_a_session_kept_on_its_replica_waits_longer_by_what_is_reported():
 def test_a_policy_without_a_bound_is_not_audited():
     workload = workload_of_columns([0.0], service_ms=[1.0])
     assert audit_single(simulate(workload, POLICIES["queue_aware"], FifoFleet(replicas=2))) is None
+
+
+def test_pairs_are_not_audited_for_the_wait_that_came_is_not_the_one_expected():
+    """Expected is the wait for both of a pair, known afterwards is that for the prefill."""
+    run = simulate_fleet(asked((0, 8, 3), (0, 8, 3)), LOCALITY, split(1, 2))
+    assert audit_fleet(run) is None
 
 
 @pytest.fixture(scope="module")

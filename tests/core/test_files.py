@@ -109,3 +109,16 @@ def test_a_link_to_itself_becomes_the_file(tmp_path):
     with whole_file(loop) as file:
         file.write(b"whole")
     assert loop.read_bytes() == b"whole"
+
+
+def test_a_name_as_long_as_may_be_can_be_written(tmp_path):
+    path = tmp_path / ("n" * 255)
+    check_can_write(path)
+    with whole_file(path) as file:
+        file.write(b"all")
+    assert path.read_bytes() == b"all"
+
+
+def test_a_name_that_is_too_long_is_refused_before_the_work(tmp_path):
+    with pytest.raises(MachineError, match=r"cannot write .*File name too long"):
+        check_can_write(tmp_path / ("n" * 256))

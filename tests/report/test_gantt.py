@@ -9,6 +9,7 @@ from pointsman import POLICIES, FifoFleet, InputError, simulate, workload_of_col
 from pointsman.report.gantt import gantt_text
 from pointsman.report.timeline.simulated import story_of_fleet, story_of_single
 from pointsman.sim.batching import simulate_fleet
+from pointsman.workload.workload import Names
 from tests.report.timeline.test_trace_file import FOUR
 from tests.small_fleets import alike, asked, split
 
@@ -80,3 +81,22 @@ def test_more_requests_than_a_screen_holds_are_refused():
 def test_no_requests_are_an_empty_chart():
     empty = workload_of_columns([], service_ms=[])
     assert gantt_text([single(workload=empty)]).splitlines()[-1].startswith("replica request")
+
+
+def test_figures_of_the_axis_stand_at_their_times_and_touch_no_other():
+    """A character is 1e13 ms; 15 characters of a figure reach into the place of the next one."""
+    workload = workload_of_columns(np.arange(5) * 1e14, service_ms=[6.0] * 5)
+    head, chart = gantt_text([single(workload=workload)]).splitlines()[4:6]
+    begin = chart.index("#")
+    assert head[begin:].split() == ["0", "100,000,000,000", "300,000,000,000"]
+    assert head.index("100,000,000,000") - begin == 10
+    assert head.index("300,000,000,000") - begin == 30
+
+
+def test_a_wide_name_is_cut_to_the_columns_that_a_narrow_one_has():
+    """Five characters of two columns each, and two dots."""
+    workload = workload_of_columns(
+        [0.0], service_ms=[6.0], names=Names(requests=("\u8acb\u6c42" * 6,))
+    )
+    line = gantt_text([single(workload=workload)]).splitlines()[-1]
+    assert line.split()[1] == "\u8acb\u6c42" * 2 + "\u8acb.."

@@ -57,6 +57,9 @@ def asked(path, host="127.0.0.1", method="GET", ui=NAMED, keys=None, **headers):
         ("127.0.0.1.evil.example", 403),
         ("localhost.evil.example", 403),
         ("router.internal.evil.example", 403),
+        ("[::1]evil.example", 403),
+        ("localhost:evil.example", 403),
+        ("127.0.0.1:", 403),
         ("", 403),
     ],
 )

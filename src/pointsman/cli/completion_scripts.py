@@ -24,7 +24,7 @@ _BASH = """\
 # Completes pointsman in bash. Load it with:  source <(pointsman completion bash)
 _pointsman() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
-    local at="" found="" i
+    local at="" found="" ended="" i
     # Bash cuts --flag=value into three words.
     if [[ $word == "=" ]]; then
         word=""
@@ -32,6 +32,8 @@ _pointsman() {{
         before=${{COMP_WORDS[COMP_CWORD-2]}}
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
+        # Behind -- no word is a flag.
+        [[ ${{COMP_WORDS[i]}} == "--" ]] && before="" ended=yes
         case "$at/${{COMP_WORDS[i]}}" in
             {paths}) at="$at/${{COMP_WORDS[i]}}" ;;
         esac
@@ -40,7 +42,7 @@ _pointsman() {{
     case "$at $before" in
 {values}
     esac
-    if [[ -z $found && $word == -* ]]; then
+    if [[ -z $found$ended && $word == -* ]]; then
         case "$at" in
 {flags}
         esac
@@ -64,12 +66,14 @@ _ZSH = """\
 #compdef pointsman
 # Completes pointsman in zsh. Load it after compinit with:  source <(pointsman completion zsh)
 _pointsman() {{
-    local word=${{words[CURRENT]}} before=${{words[CURRENT-1]}} at="" found="" i
+    local word=${{words[CURRENT]}} before=${{words[CURRENT-1]}} at="" found="" ended="" i
     if [[ $word == --*=* ]]; then
         before=${{word%%=*}}
         compset -P '*='
     fi
     for ((i = 2; i < CURRENT; i++)); do
+        # Behind -- no word is a flag.
+        [[ ${{words[i]}} == "--" ]] && before="" ended=yes
         case "$at/${{words[i]}}" in
             {paths}) at="$at/${{words[i]}}" ;;
         esac
@@ -77,7 +81,7 @@ _pointsman() {{
     case "$at $before" in
 {values}
     esac
-    if [[ -z $found && $word == -* ]]; then
+    if [[ -z $found$ended && $word == -* ]]; then
         case "$at" in
 {flags}
         esac

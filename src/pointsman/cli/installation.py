@@ -163,8 +163,14 @@ def look_at_installation() -> Installation:
 
 
 def source_of(direct_url: str | None) -> Source:
-    """What the metadata's direct_url.json says (PEP 610); None: it came from an index."""
-    told = {} if direct_url is None else json.loads(direct_url)
+    """What the metadata's direct_url.json says (PEP 610); None: it came from an index.
+
+    One that is damaged says nothing: it is told how extras come from an index.
+    """
+    try:
+        told = {} if direct_url is None else json.loads(direct_url)
+    except ValueError:
+        told = {}
     parts = urlparse(str(told.get("url", "")))
     if parts.scheme != "file":
         return Source()

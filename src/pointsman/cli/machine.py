@@ -121,8 +121,11 @@ def _compile_cache() -> Cache:
 
 def look_at_cache(folder: Path) -> Cache:
     """Whether compiled functions can be kept there, and how many are; nothing is made."""
-    functions = sum(1 for _ in folder.rglob("*.nbc")) if folder.is_dir() else 0
-    nearest = next(each for each in (folder, *folder.parents) if each.exists())
+    try:
+        functions = sum(1 for _ in folder.rglob("*.nbc")) if folder.is_dir() else 0
+        nearest = next(each for each in (folder, *folder.parents) if each.exists())
+    except OSError as error:  # a name that is too long, a folder that may not be looked into
+        return Cache(str(folder), 0, f"{folder} cannot be reached: {error.strerror}")
     if not nearest.is_dir():
         return Cache(str(folder), functions, f"{nearest} is no folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
@@ -148,7 +151,12 @@ def gpus_of(program: str | None) -> Gpus:
     command = [program, *_QUERY]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Gpus((), f"nvidia-smi does not answer: {error}")

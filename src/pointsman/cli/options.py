@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,15 @@ FORMAT_NAMES = (
     "vllm_timed_trace",
 )
 OUTPUT_FORMATS = ("table", "json", "csv")
+
+# Files that commands write, by the names of their arguments, and those that they read.
+_WRITTEN = {
+    "output": "--output",
+    "report": "--report",
+    "cost_file": "--output",
+    "timeline": "--timeline",
+}
+_READ = ("file", "more", "logs", "results", "costs", "models", "devices")
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
@@ -257,13 +267,37 @@ def write_page(path: Path, page: str) -> None:
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
-    """Refuse files that cannot be written, before the work whose result goes there."""
+    """Refuse files that cannot be written, before the work whose result goes there; and one file
+    for two results, or in the place of what is read."""
     from pointsman.core.files import check_can_write
 
-    for name in ("output", "report", "cost_file", "timeline"):
+    taken = dict(_read_files(arguments))
+    for name, flag in _WRITTEN.items():
         path = getattr(arguments, name, None)
         if path is not None:
             check_can_write(path)
+            _check_is_free(flag, path, taken)
+
+
+def _read_files(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Each file that the command reads, and that it is read."""
+    for name in _READ:
+        value = getattr(arguments, name, None)
+        for path in value if isinstance(value, list) else [value]:
+            if path is not None:
+                yield os.path.realpath(path), "the command reads it"
+
+
+def _check_is_free(flag: str, path: Path, taken: dict[str, str]) -> None:
+    """Refuse a file that is taken, and take it; devices and pipes take any number."""
+    from pointsman.core.errors import InputError
+
+    real = os.path.realpath(path)
+    if os.path.exists(real) and not os.path.isfile(real):
+        return
+    if real in taken:
+        raise InputError(f"{flag} is {path}, and {taken[real]}; expected a file of its own")
+    taken[real] = f"so is {flag}"
 
 
 def form_of(arguments: argparse.Namespace) -> str:

@@ -20,10 +20,12 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse as ever, but say first which flag nobody knows (exit code 2).
+        """Parse as ever, but say first which subcommand or flag nobody knows (exit code 2).
 
         Otherwise a misspelt flag that is required would be said to be missing.
         """
+        if args and self._subparsers is not None:
+            self._check_action(args[0])
         for word in args or ():
             if word == "--" or word in self._actions_by_name():
                 break
@@ -53,6 +55,15 @@ class Parser(argparse.ArgumentParser):
         if self._subparsers is None:
             return ()
         return self._subparsers._group_actions[0].choices or ()
+
+    def _check_action(self, word: str) -> None:
+        """Of the first word: behind a flag it may be the flag's value."""
+        if word.startswith("-") or self._subparsers is None or word in self._actions_by_name():
+            return
+        kind = str(self._subparsers._group_actions[0].metavar).lower()
+        near = difflib.get_close_matches(word, self._actions_by_name(), n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; see {self.prog} --help"
+        self.error(f"unknown {kind} {word!r}{hint}")
 
     def _check_flag(self, word: str) -> None:
         flag = word.partition("=")[0]

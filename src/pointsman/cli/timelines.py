@@ -36,14 +36,9 @@ def add_gantt(parser: argparse.ArgumentParser) -> None:
 
 
 def check_timeline(arguments: argparse.Namespace) -> None:
-    """Refuse what cannot be, before the work: one file for two things, a chart within JSON."""
+    """Refuse a chart within JSON or CSV, before the work."""
     from pointsman.core.errors import InputError
 
-    timeline, output = arguments.timeline, arguments.output
-    if timeline is not None and output is not None and timeline.resolve() == output.resolve():
-        raise InputError(
-            f"--timeline is {timeline}, and so is --output; expected two different files"
-        )
     if getattr(arguments, "gantt", False) and arguments.format in ("json", "csv"):
         raise InputError(
             f"--gantt goes with the table, and --format is {arguments.format};"

@@ -44,8 +44,10 @@ class LocalityAudit:
 
 
 def audit_fleet(run: FleetRun) -> LocalityAudit | None:
-    """Of a run on a fleet that batches; None for a policy without such a bound."""
-    if not _has_bound(run.policy):
+    """Of a run on a fleet that batches; None for a policy without such a bound, and where prefill
+    and decode are apart: there the wait expected is that of a pair, hand-off and decode included,
+    and the one that came is known of the prefill alone."""
+    if not _has_bound(run.policy) or run.fleet.split is not None:
         return None
     bound = _slack(run.policy)
     bounds = run.saved_ms if bound is None else np.full(len(run.workload), bound)

@@ -15,6 +15,7 @@ from typing import IO
 
 from pointsman.core.errors import InputError, MachineError, PointsmanError
 
+_SHOWN_NAME = 40  # characters of a file's name in that of its unfinished one
 _MOST_NAMES = 10_000  # of a folder, that one is looked up among
 
 
@@ -95,7 +96,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
                     yield file
                 return
             mode = stat.S_IMODE(kind)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        handle, temporary = _unfinished(path)
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}") from error
     try:
@@ -120,11 +121,17 @@ def check_can_write(path: Path) -> None:
         if real.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not real.exists() or real.is_file():
-            handle, temporary = tempfile.mkstemp(prefix=f".{real.name}.", dir=real.parent)
+            handle, temporary = _unfinished(real)
             os.close(handle)
             os.unlink(temporary)
     except OSError as error:
         raise MachineError(f"cannot write {real}: {error.strerror}") from error
+
+
+def _unfinished(path: Path) -> tuple[int, str]:
+    """A new file beside ``path``, by whose name it is known; as long as that may be, this one's
+    would be too long."""
+    return tempfile.mkstemp(prefix=f".{path.name[:_SHOWN_NAME]}.", dir=path.parent)
 
 
 def _umask() -> int:

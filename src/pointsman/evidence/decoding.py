@@ -27,14 +27,14 @@ class Problem:
     text: str
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object of a file. Raises InputError where there is none."""
+def read_object(path: Path, wanted: str = OBJECT_WANTED) -> dict[str, Any]:
+    """The JSON object of a file. Raises InputError, naming what is ``wanted``, for any other."""
     try:
         document = msgspec.json.decode(read_file(path))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}; expected {OBJECT_WANTED}") from None
+        raise InputError(f"{path}: not JSON: {error}; expected {wanted}") from None
     if not isinstance(document, dict):
-        raise InputError(f"{path}: no JSON object; expected {OBJECT_WANTED}")
+        raise InputError(f"{path}: no JSON object; expected {wanted}")
     return document
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -17,10 +16,9 @@ from pointsman.report.document import text_of
 from pointsman.report.fleet_document import fleet_comparison_document
 from pointsman.report.locality_audit import audit_sentence
 from pointsman.report.over_time import over_time_sentence
+from pointsman.report.surroundings import surroundings
 from pointsman.report.table import csv_text, number, percent, text_table, wrapped
 from pointsman.sim.batching import Split
-from pointsman.sim.conditions import Conditions
-from pointsman.sim.routers import RANDOM
 from pointsman.workload.reading import ReadOptions
 
 _SPREAD = ("mean", "p50", "p95", "p99", "worst")
@@ -119,7 +117,7 @@ def _assumptions(comparison: FleetComparison) -> str:
         )
         first += group.count
     lines += [_link(fleet.split)] if fleet.split is not None else []
-    lines += list(_surroundings(described.conditions))
+    lines += list(surroundings(described.conditions))
     if comparison.trial.objectives is not None:
         lines.append(f"objectives: {_objectives(comparison.trial.objectives)}")
     labels = [each.policy.label for each in comparison.results if each.policy.parameters]
@@ -133,31 +131,6 @@ def _link(split: Split) -> str:
         f"hand-off: {number(split.kv_bytes_per_token, digits=6)} bytes a token at"
         f" {number(split.bytes_per_ms / 1e6)} GB/s, {shared}, and {number(split.base_ms)} ms"
     )
-
-
-def _surroundings(conditions: Conditions) -> Iterator[str]:
-    signals, holding, loop = conditions.signals, conditions.holding, conditions.closed_loop
-    if signals.metrics_age_ms or signals.event_delay_ms:
-        yield (
-            f"signals: engines' gauges read every {number(signals.metrics_age_ms)} ms, events of"
-            f" caches {number(signals.event_delay_ms)} ms late"
-        )
-    if conditions.routers.count > 1:
-        way = "at random" if conditions.routers.dealt == RANDOM else "by session"
-        yield f"routers: {conditions.routers.count}, requests dealt to them {way}"
-    if holding is not None:
-        yield (
-            f"holding: while more than {number(holding.wait_ms)} ms of prefill wait,"
-            f" {holding.order}, at most {holding.most_held:,} requests"
-        )
-    if loop is not None:
-        yield (
-            f"closed loop: {loop.concurrency:,} requests in flight, {number(loop.think_ms)} ms"
-            " between; the trace's arrival times are not used"
-        )
-    for change in conditions.changes:
-        factor = f" by {number(change.factor)}" if change.event == "slows" else ""
-        yield f"replica {change.replica} {change.event}{factor} at {number(change.time_ms)} ms"
 
 
 def _objectives(objectives: Objectives) -> str:

@@ -84,10 +84,13 @@ def _route(story: Story, k: int) -> str:
 
 
 def _short(name: str) -> str:
+    """At most so many columns of a terminal, in which a character may take two."""
     printable = "".join(c if c.isprintable() else "?" for c in name)
-    if len(printable) <= _LONGEST_NAME:
+    if cell_width(printable) <= _LONGEST_NAME:
         return printable
-    return printable[: _LONGEST_NAME - 2] + ".."
+    while cell_width(printable) > _LONGEST_NAME - 2:
+        printable = printable[:-1]
+    return printable + ".."
 
 
 def _line(cells: tuple[str, ...], widths: list[int]) -> str:
@@ -129,10 +132,14 @@ def _scale(axis: _Axis) -> str:
 
 
 def _figures(axis: _Axis) -> str:
+    """Each begins where its time is; one that would touch the one before it is left out."""
     step = axis.step_ms / (1.0 if axis.unit == "ms" else 1000.0)
-    places = range(0, axis.characters, _TICK)
-    text = "".join(number(place * step, digits=6).ljust(_TICK) for place in places)
-    return text[: axis.characters]
+    text = ""
+    for place in range(0, axis.characters, _TICK):
+        figure = number(place * step, digits=6)
+        if (not text or len(text) < place) and place + len(figure) <= axis.characters:
+            text = text.ljust(place) + figure
+    return text
 
 
 def _key(stories: Sequence[Story]) -> str:

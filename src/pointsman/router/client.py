@@ -20,6 +20,7 @@ from pointsman.router.messages import ClientRequest
 from pointsman.router.outbox import Sender
 
 MAX_PIPELINED = 16
+MOST_UNSENT_BYTES = 1 << 16  # of answers that wait for the end of a turn
 
 TOO_SLOW = refusal(408, "the request did not come in time", "request_timeout")
 
@@ -158,6 +159,7 @@ class ClientConnection(Incoming, asyncio.Protocol):
         self._is_slow = False
         if self._source is not None:
             self._source.resume()
+        self._serve_waiting()
 
     # Requests, one after the other.
 
@@ -167,10 +169,18 @@ class ClientConnection(Incoming, asyncio.Protocol):
             return
         self._goes_on = True
         while self._waiting and not (self._is_busy or self._closes or self._transport.is_closing()):
+            if self._is_behind():  # it gets no more before it has taken what it has
+                break
             self._begin(self._next())
         self._goes_on = False
-        if not (self._is_busy or self._closes):
+        if self._is_free and not self._closes:
             self._ask_for_the_body()
+
+    def _is_behind(self) -> bool:
+        """Whether the client has still to take what was written; ``resume_writing`` goes on."""
+        if self._sender.unsent_bytes > MOST_UNSENT_BYTES:
+            self._sender.flush()
+        return self._is_slow
 
     def _begin(self, request: ClientRequest | Answer) -> None:
         self._is_busy, self._has_begun = True, False

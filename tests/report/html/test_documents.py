@@ -187,7 +187,13 @@ def test_a_bench_says_at_which_load_tried_too_few_kept_the_objectives(held, trie
     [
         ([1], "x: no JSON object; expected a result of pointsman"),
         ({}, "x: schema is missing; expected one of pointsman.calibration/1"),
-        ({"schema": "pointsman.compare/2"}, "did you mean pointsman.compare/1?"),
+        ({"schema": "pointsman.compar/1"}, "did you mean pointsman.compare/1?"),
+        (
+            {"schema": "pointsman.compare/2", "pointsman": "9.0"},
+            "schema is 'pointsman.compare/2', written by pointsman 9.0; this version reads"
+            " pointsman.compare/1: expected a result that it wrote, so run the command again",
+        ),
+        ({"schema": 5}, "x: schema '5' is unknown; expected one of pointsman.calibration/1"),
         ({"schema": "pointsman.plan/1"}, "missing required field `workload`"),
     ],
 )
@@ -211,3 +217,48 @@ def test_a_field_of_a_wrong_type_is_named_with_its_place(compared):
     damaged["results"][1]["metrics"]["p95_latency_ms"] = "soon"
     with pytest.raises(InputError, match=r"results\[1\]\.metrics\.p95_latency_ms"):
         result_of(damaged, "x")
+
+
+def test_a_calibration_without_figures_is_refused():
+    with pytest.raises(InputError, match=r"^x: every figure is missing"):
+        result_of({**CALIBRATION, "figures": {}, "figures_not_fitted": None}, "x")
+
+
+def bench(loads_tried, held: float) -> dict:
+    """A bench of one policy on one fleet."""
+    at = {"goodput_fraction": 0.9, "p99_ttft_ms": 1.0, "p99_tpot_ms": 1.0}
+    tried = [{**at, "load_ratio": load, "cached_token_fraction": 0.0} for load in loads_tried]
+    policy = {"policy": "p", "whose": "ours", "load_ratio": held, "at": None, "tried": tried}
+    cell = {"trace": "t", "fleet": "4", "requests": 9, "rate_rps": 1.0, "policies": [policy]}
+    return {
+        "schema": "pointsman.policies-bench/1",
+        "model": "vllm-v1",
+        "objectives": {"ttft_ms": 100.0},
+        "attainment_fraction": 0.95,
+        "tolerance_ratio": 1.05,
+        "seed": 0,
+        "simulations": 3,
+        "simulated_hours": 1.0,
+        "cells": [cell],
+        "summary": None,
+    }
+
+
+def test_the_load_that_was_not_held_is_one_that_was_tried():
+    """Of a policy that holds none, that is the lowest of them."""
+    (run,) = result_of(bench([0.5, 0.25, 1.0], held=0.0), "x").runs
+    assert (run.held.held, run.held.failed) == (0.0, 0.25)
+
+
+@pytest.mark.parametrize("what", ["cells", "policies"])
+def test_a_bench_of_nothing_is_refused(what):
+    nothing = bench([1.0], held=1.0)
+    (nothing if what == "cells" else nothing["cells"][0])[what] = []
+    with pytest.raises(InputError, match=r"`array` of length >= 1 - at `\$\.cells"):
+        result_of(nothing, "x")
+
+
+def test_a_share_that_was_asked_for_keeps_its_digits():
+    """99.95 % rounded to whole ones would be all requests."""
+    result = result_of({**bench([1.0], held=1.0), "attainment_fraction": 0.9995}, "x")
+    assert dict(result.basis)["Objectives"] == "TTFT 100 ms, in 99.95% of the requests"

@@ -22,7 +22,7 @@ from pointsman.report.html.charts.chart import (
     Rows,
     Series,
 )
-from pointsman.report.html.charts.drawing import draw_plot, draw_rows
+from pointsman.report.html.charts.drawing import draw_plot, draw_rows, fitting
 from pointsman.report.html.charts.marks import REFERENCE
 
 AXIS = Axis("x", high=10.0)
@@ -204,3 +204,19 @@ def test_the_keyboard_enters_a_drawing_and_a_screen_reader_hears_its_title():
     root = ElementTree.fromstring(plotted(*CORNERS).svg)
     assert (root.get("role"), root.get("tabindex")) == ("img", "0")
     assert root.get("aria-label").startswith("title.")
+
+
+def test_a_name_that_does_not_fit_keeps_both_ends():
+    """54 columns: 26 of each end and a dot for the rest; of a wide character two each."""
+    long = "a" * 60 + "(slack_ms=5)"
+    assert fitting(long) == "a" * 26 + "\u2026" + "a" * 14 + "(slack_ms=5)"
+    assert fitting("\u8acb" * 30) == "\u8acb" * 13 + "\u2026" + "\u8acb" * 13
+    assert fitting("a" * 54) == "a" * 54
+
+
+def test_a_row_tells_the_whole_of_a_name_that_does_not_fit():
+    name = "a" * 300
+    rows = Rows("t", Axis("ms"), (name,), (Series("s", 0, (Point(1.0, 0.0),), BAR),))
+    drawing = draw_rows(rows)
+    assert name not in drawing.svg
+    assert drawing.spots[0][2][0][3] == name

@@ -13,7 +13,7 @@ from pointsman.bench.stages.rows import JoinedRow
 from pointsman.core.errors import InputError
 from pointsman.evidence.deciding import Choice, decide_files
 from pointsman.evidence.decision_file import write_decision
-from pointsman.evidence.envelope import StageMean
+from pointsman.evidence.envelope import Failure, StageMean
 from pointsman.evidence.folder import evidence_files, write_envelope, write_rows
 from pointsman.evidence.judging import Rule
 from pointsman.metrics.latency import Spread
@@ -217,6 +217,15 @@ def test_what_a_reader_must_know_of_repeats_is_said_once(tmp_path):
     told = with_repeats(group, warnings=("two processes share a core",))
     result = evidence_result(written(tmp_path / "a", told), "a")
     assert result.warnings == ("g0_single_replica: two processes share a core",)
+
+
+def test_a_group_that_failed_says_where_why_and_what_to_do(tmp_path):
+    (group, *_) = three_groups()
+    failure = Failure(stage="ready", reason="no answer in 60 s", retry="give it more memory")
+    failed = msgspec.structs.replace(group, failure=failure)
+    (warning, *_) = evidence_result(written(tmp_path / "a", failed), "a").warnings
+    wanted = "it failed (ready): no answer in 60 s; give it more memory"
+    assert warning == f"{group.group}: {wanted}"
 
 
 def test_a_mechanism_run_has_a_row_a_strategy(tmp_path):

@@ -36,6 +36,14 @@ def test_a_logarithmic_axis_has_equal_factors_at_equal_lengths():
     assert scale.ticks == pytest.approx([1, 2, 5, 10, 20, 50, 100])
 
 
+@pytest.mark.parametrize("axis", [LINEAR, LOG])
+@pytest.mark.parametrize("value", [5e-324, -5e-324, 1.7e308, -1.7e308])
+def test_values_at_the_ends_of_what_a_number_holds_have_a_place(axis, value):
+    scale = scale_for(axis, [value, 1.0, -value], 0.0, 100.0)
+    assert all(0.0 <= scale.at(each) <= 100.0 for each in (value, -value, 1.0))
+    assert scale.ticks
+
+
 def test_many_decades_have_a_tick_each():
     assert scale_for(LOG, [1.0, 10_000.0], 0.0, 1.0).ticks == pytest.approx([1, 10, 100, 1e3, 1e4])
 

@@ -317,6 +317,23 @@ def test_differences_stand_against_none_and_ratios_against_one():
     assert (shares.series[0].points[0].low, shares.series[0].points[0].high) == (-0.1, 0.3)
 
 
+def test_differences_to_several_baselines_have_a_chart_each():
+    def to(base):
+        return run(base, differences=(Difference("p95_ttft_ms", Figure(1.0), "worse", base),))
+
+    charts = differences((to("a"), to("b"))).charts
+    assert [chart.title for chart in charts] == [
+        "P95 TTFT less that of a",
+        "P95 TTFT less that of b",
+    ]
+
+
+def test_differences_of_shares_are_points_and_no_percentages():
+    by = Difference("goodput_fraction", Figure(0.1), "better", "base")
+    (chart,) = differences((run(differences=(by,)),)).charts
+    assert chart.x.title == "difference of goodput, points"
+
+
 def test_what_handing_over_takes_is_shown_with_its_bytes():
     runs = (run(latencies={"handoff_ms": Latency(SPREAD)}, figures=figures(handoff_bytes=10.0)),)
     times, sizes = handoff(runs).charts

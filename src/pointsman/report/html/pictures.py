@@ -50,12 +50,15 @@ PICTURES = (
     Picture(held, "Load held: no search over loads."),
     Picture(load, "Goodput and tails against load: one load; give results of several rates."),
     Picture(efficiency, "Throughput per GPU against latency: fewer than two points with GPUs."),
-    Picture(over_time, "Replicas over time: not sampled; --over-time or --report does."),
+    Picture(over_time, "Replicas over time: not sampled; of --fleet --over-time or --report does."),
     Picture(skew, "Work of each replica: not told."),
     Picture(caching.hits, "Hits against tails: fewer than two runs whose hits are known."),
     Picture(caching.slack, "Slack: give one policy with several slacks."),
     Picture(reasons, "Reasons over time: no policy with several reasons, or not recorded."),
-    Picture(locality, "Locality against its bound: no policy with such a bound."),
+    Picture(
+        locality,
+        "Locality against its bound: no such policy, or prefill and decode are apart.",
+    ),
     Picture(replayed, "Choices that differ in a replay: no replay, or none differs."),
     Picture(handoff, "Hand-off: prefill and decode are not apart, or nobody told."),
 )

@@ -60,6 +60,10 @@ def _is_ours(host: bytes, names: frozenset[str]) -> bool:
 
 
 def _without_port(host: str) -> str:
+    """Of ``name``, ``name:8080``, ``[::1]`` and ``[::1]:8080``; of anything else nothing."""
     if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if ":" in host else host
+        name, _, rest = host[1:].partition("]")
+        port = rest.removeprefix(":")
+        return name if not rest or (rest != port and port.isdecimal()) else ""
+    name, colon, port = host.partition(":")
+    return name if not colon or port.isdecimal() else ""

@@ -46,12 +46,13 @@ from pointsman.report.html.charts.marks import (
 )
 from pointsman.report.html.charts.scale import Scale, scale_for
 from pointsman.report.html.markup import Markup, joined, tag
-from pointsman.report.table import number
+from pointsman.report.table import cell_width, number
 
 _HEIGHT = 240.0
 _DIGITS = 4
 _MOST_MARKED = 15  # points of a line that have a mark each; of more points so many:
 _MARKS = 8
+_LONGEST_NAME = 54  # columns of a row's name; its spots and the table have all of it
 _NAME, _LANE, _GAP, _THICKNESS = 15.0, 13.0, 5.0, 9.0  # of a row: its name, a series, below
 
 Spot = tuple[float, float, str, str, str]
@@ -97,7 +98,7 @@ def draw_rows(rows: Rows) -> Drawing:
     x = scale_for(rows.x, values, paper.left, paper.right)
     parts = [*x_axis(rows.x, x, paper)]
     parts += [
-        words(name, paper.left, TOP + pitch * k + _NAME - 5, "name")
+        words(fitting(name), paper.left, TOP + pitch * k + _NAME - 5, "name")
         for k, name in enumerate(rows.names)
     ]
     spots = []
@@ -122,6 +123,20 @@ def _one_after_another(series: Sequence[Series]) -> list[Series]:
             points.append(Point(begin + point.x / 2, point.y, begin, ends[point.y]))
         placed.append(replace(each, points=tuple(points)))
     return placed
+
+
+def fitting(name: str) -> str:
+    """A name that fits the paper: of a longer one both ends, for what tells names apart is often
+    at the end."""
+    if cell_width(name) <= _LONGEST_NAME:
+        return name
+    half = (_LONGEST_NAME - 1) // 2
+    head, tail = name[:half], name[-half:]
+    while cell_width(head) > half:
+        head = head[:-1]
+    while cell_width(tail) > half:
+        tail = tail[1:]
+    return f"{head}\u2026{tail}"
 
 
 def _values(series: Iterable[Series], name: str) -> Iterator[float]:

@@ -12,9 +12,11 @@ _WANTED_TICKS = 5
 _MOST_TICKS = 7
 _NICE = (1.0, 2.0, 5.0, 10.0)
 _LEAST_OF_LARGEST = 1e-4  # smaller ones stand at the beginning
-_NOTHING = 1e-300  # smaller ones have no digits to share among ticks, and count as 0
 _ROUNDING = 1e-9  # of sums, in steps: it is no value beyond a tick
 _LEAST_RATIO = 4.0  # of values that need a logarithm
+# What lies beyond stands at the nearer end; smaller ones have no digits to share among ticks, and
+# count as 0.
+_LARGEST, _SMALLEST = 1e300, 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ class Scale:
 def scale_for(axis: Axis, values: Iterable[float], begin: float, end: float) -> Scale:
     """An axis that holds all values, its own ends, and 0 where it is linear."""
     ends = [value for value in (axis.low, axis.high) if value is not None]
-    finite = [value for value in (*values, *ends) if math.isfinite(value)]
-    known = [value if abs(value) > _NOTHING else 0.0 for value in finite]
+    finite = [value for value in (*values, *ends) if abs(value) < _LARGEST]
+    known = [value if abs(value) > _SMALLEST else 0.0 for value in finite]
     if axis.log:
         positive = [value for value in known if value > 0.0]
         if positive and max(positive) >= _LEAST_RATIO * min(positive):

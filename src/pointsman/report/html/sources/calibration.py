@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from pointsman.core.errors import missing_field
 from pointsman.report.html.result import AnswerTable, Column, Figure, Prediction, Result
 from pointsman.report.html.sources.decoding import decoded
 from pointsman.report.html.views.quantities import TITLES
@@ -42,6 +43,10 @@ def calibration_result(document: Any, label: str) -> Result:
     """A ``pointsman.calibration/1`` document."""
     facts = decoded(document, _Document, label)
     predictions = tuple(_predictions(facts))
+    if not predictions:
+        raise missing_field(
+            label, "every figure", "those of a recorded run beside the simulated one"
+        )
     worst = max(predictions, key=_size)
     return Result(
         label=label,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from pointsman.metrics.latency import Spread
 from pointsman.report.html.result import Audit, Latency
 
 T = TypeVar("T")
+
+AtLeastOne = Annotated[tuple[T, ...], msgspec.Meta(min_length=1)]
 
 Quantiles = dict[str, tuple[float, ...] | None]
 
@@ -102,3 +104,8 @@ def workload_basis(workload: WorkloadFacts) -> list[tuple[str, str]]:
         ("Requests", f"{workload.requests:,} over {seconds:,.4g} s"),
         ("Workload", f"{workload.source} ({workload.format}{digest})"),
     ]
+
+
+def stated(fraction: float) -> str:
+    """A share that somebody chose, with all its digits: 99.95% is not 100%."""
+    return f"{100 * fraction:.6g}%"

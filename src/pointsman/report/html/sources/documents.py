@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pointsman.core.errors import InputError, missing_field, unknown_name
+from pointsman.core.errors import InputError, missing_field, shown, unknown_name
 from pointsman.report.html.result import Result
 from pointsman.report.html.sources.calibration import calibration_result
 from pointsman.report.html.sources.compare import compare_result
@@ -32,8 +32,21 @@ def result_of(document: Any, label: str) -> Result:
     if not isinstance(document, dict):
         raise InputError(f"{label}: no JSON object; expected a result of pointsman")
     schema = document.get("schema")
-    if not isinstance(schema, str):
+    if schema is None:
         raise missing_field(label, "schema", f"one of {', '.join(sorted(READERS))}")
-    if schema not in READERS:
-        raise unknown_name(label, "schema", schema, READERS)
+    if not isinstance(schema, str) or schema not in READERS:
+        raise _unknown(label, schema, document.get("pointsman"))
     return READERS[schema](document, label)
+
+
+def _unknown(label: str, schema: Any, writer: Any) -> InputError:
+    """The error for a schema that is none of ours, or ours of another version."""
+    name = str(schema).rpartition("/")[0]
+    ours = next((each for each in READERS if name and each.rpartition("/")[0] == name), None)
+    if ours is None:
+        return unknown_name(label, "schema", str(schema), READERS)
+    by = f", written by pointsman {writer}" if isinstance(writer, str) else ""
+    return InputError(
+        f"{label}: schema is {shown(schema)}{by}; this version reads {ours}: expected a result that"
+        " it wrote, so run the command again"
+    )

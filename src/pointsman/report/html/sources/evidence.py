@@ -16,10 +16,11 @@ from pointsman.evidence.checking import MECHANISM, check_file, is_ours, kind_of
 from pointsman.evidence.deciding import SCOPE
 from pointsman.evidence.decision_file import DecisionDocument, GroupDecision
 from pointsman.evidence.decoding import read_envelope, read_object
-from pointsman.evidence.envelope import Envelope, MechanismRun, ServingGroup
+from pointsman.evidence.envelope import Envelope, Failure, MechanismRun, ServingGroup
 from pointsman.evidence.folder import DECISION_STEM, evidence_files
 from pointsman.evidence.group import Group, group_of_lesson_file
 from pointsman.report.html.result import AnswerTable, Cell, Column, Result
+from pointsman.report.html.sources.decoding import stated
 from pointsman.report.html.sources.groups import (
     mechanism_runs,
     run_of_group,
@@ -112,9 +113,14 @@ def _warnings(envelopes: Sequence[Envelope]) -> Iterator[str]:
     """What is to be known of a group's repeats, alike ones once."""
     for group in envelopes:
         if isinstance(group, ServingGroup):
-            told = [text for repeat in group.repeats for text in repeat.warnings]
+            told = [] if group.failure is None else [_failed(group.failure)]
+            told += [text for repeat in group.repeats for text in repeat.warnings]
             told += [f"invalid: {r.invalid}" for r in group.repeats if r.invalid is not None]
             yield from (f"{group.group}: {text}" for text in dict.fromkeys(told))
+
+
+def _failed(failure: Failure) -> str:
+    return f"it failed ({failure.stage}): {failure.reason.rstrip('.')}; {failure.retry.rstrip('.')}"
 
 
 def _predicted(folder: Path, label: str) -> Result | None:
@@ -239,7 +245,10 @@ def _basis(facts: _Label) -> Iterator[tuple[str, str]]:
         first = facts.mechanisms[0]
         yield "Mechanism", f"{first.evidence_level}, {first.workload.repeats} repeats"
     if facts.decision is not None:
-        yield "Decision", f"at {facts.decision.level:.0%}, by pointsman {facts.decision.pointsman}"
+        yield (
+            "Decision",
+            f"at {stated(facts.decision.level)}, by pointsman {facts.decision.pointsman}",
+        )
 
 
 def _group_basis(groups: Sequence[ServingGroup]) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from pointsman.report.html.sources.documents import result_of
 from pointsman.report.html.sources.evidence import evidence_result
 
 _OF_A_FOLDER = ("pointsman.evidence/", "pointsman.measured-decision/")
+_WANTED = "the JSON of a result, as `pointsman report --help` lists them, or a folder of groups"
 
 
 def results_at(paths: Sequence[Path]) -> list[Result]:
@@ -34,7 +35,7 @@ def _place(path: Path) -> Path:
     """The file, or the folder that the path means."""
     if path.is_dir():
         return label_folder(path, None).resolve()
-    schema = str(read_object(path).get("schema"))
+    schema = str(read_object(path, _WANTED).get("schema"))
     is_one_of_several = schema.startswith(_OF_A_FOLDER)
     return (path.parent if is_one_of_several else path).resolve()
 
@@ -42,7 +43,7 @@ def _place(path: Path) -> Path:
 def _result(place: Path, label: str) -> Result:
     if place.is_dir():
         return evidence_result(place, label)
-    return result_of(read_object(place), label)
+    return result_of(read_object(place, _WANTED), label)
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:

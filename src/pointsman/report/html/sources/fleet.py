@@ -32,8 +32,11 @@ from pointsman.report.html.sources.decoding import (
     fleet_identity,
     latency,
     short_names,
+    stated,
     workload_basis,
 )
+from pointsman.report.surroundings import surroundings
+from pointsman.sim.conditions import NOTHING_SPECIAL, Conditions
 
 _COLUMNS = (
     Column("policy"),
@@ -82,11 +85,15 @@ class _Handoff(msgspec.Struct, frozen=True):
     bytes: int | None
 
 
+class _Statuses(msgspec.Struct, frozen=True):
+    finished: int
+
+
 class ServingFacts(msgspec.Struct, frozen=True):
     """The figures of a fleet that serves tokens."""
 
     offered: int
-    statuses: dict[str, int]
+    statuses: _Statuses
     queue_wait_ms: Spread
     ttft_ms: Spread
     tpot_ms: Spread
@@ -126,14 +133,12 @@ class _Group(msgspec.Struct, frozen=True):
     device: str | None
     costs_from: str
     role: str | None = None
+    tp: int = 1
+    pp: int = 1
 
 
 class _Link(msgspec.Struct, frozen=True):
     prefill: int
-
-
-class _Conditions(msgspec.Struct, frozen=True):
-    closed_loop: dict[str, float] | None = None
 
 
 class _Fleet(msgspec.Struct, frozen=True):
@@ -143,7 +148,7 @@ class _Fleet(msgspec.Struct, frozen=True):
     seed: int
     groups: tuple[_Group, ...]
     link: _Link | None = None
-    conditions: _Conditions = _Conditions()
+    conditions: Conditions = NOTHING_SPECIAL
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -160,6 +165,8 @@ def fleet_result(document: Any, label: str) -> Result:
     """A ``pointsman.fleet-comparison/1`` document."""
     facts = decoded(document, _Document, label)
     names = short_names([(each.policy, each.label) for each in facts.results])
+    labels = [each.label for each in facts.results]
+    baseline = dict(zip(labels, names, strict=True)).get(facts.baseline, facts.baseline)
     return Result(
         label=label,
         kind="comparison of policies on a fleet that batches",
@@ -168,7 +175,7 @@ def fleet_result(document: Any, label: str) -> Result:
         basis=tuple(_basis(facts)),
         warnings=facts.warnings,
         runs=tuple(
-            _run(each, name, facts, fleet_identity(document))
+            _run(each, name, baseline, facts, fleet_identity(document))
             for each, name in zip(facts.results, names, strict=True)
         ),
     )
@@ -183,7 +190,7 @@ def _row(result: _Result) -> tuple[str | float | None, ...]:
         m.cached_token_fraction,
         max((each.tokens for each in result.skews.values()), default=None),
         m.output_tokens_per_s_per_gpu,
-        m.statuses["finished"],
+        m.statuses.finished,
         m.offered,
     )
 
@@ -191,10 +198,9 @@ def _row(result: _Result) -> tuple[str | float | None, ...]:
 def _basis(facts: _Document) -> Iterator[tuple[str, str]]:
     fleet = facts.fleet
     yield from workload_basis(facts.workload)
-    groups = " + ".join(
-        f"{_device(each)}{'' if each.role is None else f', {each.role}'}" for each in fleet.groups
-    )
-    yield "Fleet", f"{groups}; {fleet.gpus} GPUs"
+    yield "Fleet", f"{_groups(fleet)}; {fleet.gpus} GPUs"
+    if around := "; ".join(surroundings(fleet.conditions)):
+        yield "Conditions", around
     yield "Origin", f"simulated, engine model {fleet.model}; {_costs(fleet)}"
     yield "Seed", str(fleet.seed)
     yield "Interval", _interval(facts)
@@ -202,6 +208,15 @@ def _basis(facts: _Document) -> Iterator[tuple[str, str]]:
         limits = facts.objectives.items()
         named = [f"{name.removesuffix('_ms').upper()} {v:g} ms" for name, v in limits if v]
         yield "Objectives", ", ".join(named)
+
+
+def _groups(fleet: _Fleet) -> str:
+    return " + ".join(
+        f"{each.count} x {each.model or 'a model'} on {each.device or 'recorded engines'}"
+        f"{'' if each.tp == 1 else f', TP {each.tp}'}{'' if each.pp == 1 else f', PP {each.pp}'}"
+        f"{'' if each.role is None else f', {each.role}'}"
+        for each in fleet.groups
+    )
 
 
 def _costs(fleet: _Fleet) -> str:
@@ -228,12 +243,13 @@ def _interval(facts: _Document) -> str:
     if not known:
         return "none: one policy, or too few requests"
     return (
-        f"{known[0]:.0%}, of differences on the same requests, resampled in blocks; it does not"
+        f"{stated(known[0])}, of differences on the same requests, resampled in blocks; it does not"
         " know the model's own error"
     )
 
 
-def _run(result: _Result, name: str, facts: _Document, fleet: str) -> Run:
+def _run(result: _Result, name: str, against: str, facts: _Document, fleet: str) -> Run:
+    """``against`` is the baseline's name."""
     m = result.metrics
     split = 0 if facts.fleet.link is None else facts.fleet.link.prefill
     return Run(
@@ -257,7 +273,7 @@ def _run(result: _Result, name: str, facts: _Document, fleet: str) -> Run:
         reasons_over_time=result.reasons_over_time,
         audit=None if result.locality_audit is None else result.locality_audit.audit,
         differences=tuple(
-            Difference(by.figure, _figure(by.interval), by.verdict, facts.baseline.split("(")[0])
+            Difference(by.figure, _figure(by.interval), by.verdict, against)
             for by in result.to_baseline
         ),
     )

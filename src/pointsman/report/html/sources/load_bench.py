@@ -18,7 +18,7 @@ from pointsman.report.html.result import (
     Result,
     Run,
 )
-from pointsman.report.html.sources.decoding import decoded
+from pointsman.report.html.sources.decoding import AtLeastOne, decoded, stated
 
 _FIGURES = ("goodput_fraction", "p99_ttft_ms", "p99_tpot_ms", "cached_token_fraction")
 _COLUMNS = (
@@ -55,7 +55,7 @@ class _Cell(msgspec.Struct, frozen=True):
     fleet: str
     requests: int
     rate_rps: float
-    policies: tuple[_Held, ...]
+    policies: AtLeastOne[_Held]
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ class _Document(msgspec.Struct, frozen=True):
     seed: int
     simulations: int
     simulated_hours: float
-    cells: tuple[_Cell, ...]
+    cells: AtLeastOne[_Cell]
     summary: _Summary | None
 
 
@@ -121,7 +121,10 @@ def _basis(facts: _Document) -> tuple[tuple[str, str], ...]:
     requests = [cell.requests for cell in facts.cells]
     return (
         ("Requests", f"{min(requests):,} to {max(requests):,} a simulation"),
-        ("Objectives", f"{', '.join(named)}, in {facts.attainment_fraction:.0%} of the requests"),
+        (
+            "Objectives",
+            f"{', '.join(named)}, in {stated(facts.attainment_fraction)} of the requests",
+        ),
         ("Origin", f"simulated, engine model {facts.model}; no engine was run"),
         ("Simulations", f"{facts.simulations:,} of {facts.simulated_hours:,.3g} simulated hours"),
         ("Interval", f"none; loads are told apart to {facts.tolerance_ratio - 1:.1%}"),

@@ -24,6 +24,7 @@ from pointsman.report.html.sources.decoding import (
     WorkloadFacts,
     decoded,
     latency,
+    stated,
     workload_basis,
 )
 from pointsman.report.html.sources.fleet import ServingFacts, figures_of, spreads_of, stages_of
@@ -168,12 +169,15 @@ def _basis(facts: _Document) -> tuple[tuple[str, str], ...]:
     return (
         *workload_basis(facts.workload),
         ("Hardware", f"{hardware.gpus} x {hardware.device}, {hardware.model}"),
-        ("Objectives", f"{', '.join(named)}, in {question.attainment:.1%} of the requests"),
+        ("Objectives", f"{', '.join(named)}, in {stated(question.attainment)} of the requests"),
         ("Offered", f"{question.offered_rps:.4g} requests/s"),
-        ("Origin", f"simulated; {costs}, taken to be off by {question.model_error_fraction:.1%}"),
+        (
+            "Origin",
+            f"simulated; {costs}, taken to be off by {stated(question.model_error_fraction)}",
+        ),
         (
             "Interval",
-            f"{question.level:.0%}, of {question.replications:,} replications:"
+            f"{stated(question.level)}, of {question.replications:,} replications:"
             f" {question.replications_of}",
         ),
         ("Seed", str(question.seed)),

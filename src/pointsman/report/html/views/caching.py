@@ -64,12 +64,12 @@ def _by_slack(runs: Sequence[Run]) -> dict[float, Run]:
 
 def _chart(title: str, axis: Axis, curves: dict[str, dict[float, Run]], name: str) -> Plot:
     series = []
-    for style, (policy, found) in enumerate(curves.items()):
+    for style, (curve, found) in enumerate(curves.items()):
         points = tuple(
             Point(each, figure.value, figure.low, figure.high)
             for each, run in found.items()
             if (figure := run.figure(name)) is not None
         )
         if len(points) > 1:
-            series.append(Series(policy, style, points, LINE))
+            series.append(Series(curve, style, points, LINE))
     return Plot(title, Axis("slack, ms", log=True), axis, tuple(series))

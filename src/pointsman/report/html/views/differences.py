@@ -10,7 +10,8 @@ from pointsman.report.html.views.view import View
 
 QUESTION = "Which differences are more than noise?"
 _REMARKS = (
-    "Each against the baseline, with its interval: one across the line tells nothing apart.",
+    "Each against the baseline of its own result, with its interval: one across the line tells"
+    " nothing apart.",
 )
 _TITLES = {
     "goodput_fraction": "goodput",
@@ -33,22 +34,21 @@ _Shown = list[tuple[Run, Difference]]
 
 
 def differences(runs: tuple[Run, ...]) -> View | None:
-    """A chart for each figure that has an interval."""
+    """A chart for each figure that has an interval, and baseline that it is held against."""
     listed = [(run, each) for run in runs for each in run.differences if each.interval is not None]
-    figures = dict.fromkeys(each.figure for _, each in listed)
+    kinds = dict.fromkeys((each.figure, each.against) for _, each in listed)
     charts = tuple(
-        _chart(figure, [(run, each) for run, each in listed if each.figure == figure])
-        for figure in figures
+        _chart(*kind, [(run, each) for run, each in listed if (each.figure, each.against) == kind])
+        for kind in kinds
     )
     return View(QUESTION, charts, _REMARKS) if charts else None
 
 
-def _chart(figure: str, shown: _Shown) -> Rows:
+def _chart(figure: str, against: str, shown: _Shown) -> Rows:
     title = _TITLES.get(figure, figure)
     is_share = figure.endswith("_fraction") or figure == "success_rate"
     is_ratio = figure.endswith("_ratio")
-    against = ", ".join(dict.fromkeys(each.against for _, each in shown))
-    unit = ", ms" if figure.endswith("_ms") else ""
+    unit = ", points" if is_share else ", ms" if figure.endswith("_ms") else ""
     return Rows(
         title=f"{title} {'over' if is_ratio else 'less'} that of {against}",
         x=Axis(f"{'ratio' if is_ratio else 'difference'} of {title}{unit}", percent=is_share),

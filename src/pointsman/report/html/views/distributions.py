@@ -13,9 +13,10 @@ from pointsman.report.html.views.view import View
 QUESTION = "How long do requests wait, from the luckiest to the last one?"
 _SHOWN = ("queue_wait_ms", "ttft_ms", "tpot_ms", "e2e_ms")
 _REMARKS = (
-    "Each line says which share of the requests had at most so many ms. Values are those that"
-    " occurred, at every percent and, in the last one, at every tenth of a percent. A time of 0"
-    " stands at the left edge.",
+    "Each line says which share of the requests had at most so many ms, of those that have such a"
+    " time: one that failed or was rejected has none, one of a single token no TPOT. Values are"
+    " those that occurred, at every percent and, in the last one, at every tenth of a percent. A"
+    " time of 0 stands at the left edge.",
 )
 
 
