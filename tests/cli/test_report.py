@@ -146,8 +146,8 @@ def test_results_of_several_rates_are_a_curve_over_load(capsys, folder):
     ("words", "message"),
     [
         (("report", "none.json"), "none.json: no such file"),
-        (("report", "trace.jsonl"), "trace.jsonl: not JSON"),
-        (("report", "costs.json"), "costs: schema 'pointsman.costs/1' is unknown"),
+        (("report", "trace.jsonl"), "expected JSON that compare, plan, policies bench, replay or"),
+        (("report", "costs.json"), "costs.json: schema 'pointsman.costs/1' is unknown"),
         (("report", "."), "no evidence; expected"),
         (("report", "costs.json", "--output", "no/where.html"), "cannot write"),
         (("compare", "trace.jsonl", "--replicas", "2", "--report", "no/p.html"), "cannot write"),

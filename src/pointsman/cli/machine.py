@@ -121,9 +121,13 @@ def _compile_cache() -> Cache:
 
 def look_at_cache(folder: Path) -> Cache:
     """Whether compiled functions can be kept there, and how many are; nothing is made."""
-    functions = sum(1 for _ in folder.rglob("*.nbc")) if folder.is_dir() else 0
-    nearest = next(each for each in (folder, *folder.parents) if each.exists())
-    if not nearest.is_dir():
+    try:
+        functions = sum(1 for _ in folder.rglob("*.nbc")) if folder.is_dir() else 0
+        nearest = next(each for each in (folder, *folder.parents) if each.exists())
+        is_folder = nearest.is_dir()
+    except OSError as error:  # a folder above it may not be searched, or its name is too long
+        return Cache(str(folder), 0, f"{folder} cannot be looked at: {error.strerror}")
+    if not is_folder:
         return Cache(str(folder), functions, f"{nearest} is no folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         return Cache(str(folder), functions, f"{nearest} cannot be written")

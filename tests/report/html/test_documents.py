@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 
 import pytest
@@ -20,6 +22,7 @@ from pointsman.report.html.sources.documents import READERS, result_of
 from pointsman.report.html.sources.stages import stages_of
 from pointsman.report.replay import replay_document
 from pointsman.workload.reading import ReadOptions
+from tests.report.html.sound import SOUND
 
 
 @pytest.fixture(scope="module")
@@ -193,16 +196,87 @@ def test_what_is_no_result_is_refused_by_name(document, message):
     assert str(error.value).startswith("x:")
 
 
+def changed(document: dict, place: str, value: object) -> dict:
+    """A copy with another value at a place such as ``groups[0].figures``."""
+    copy = json.loads(json.dumps(document))
+    *above, last = re.findall(r"[^.\[\]]+", place)
+    at = copy
+    for key in above:
+        at = at[int(key)] if isinstance(at, list) else at[key]
+    at[int(last) if isinstance(at, list) else last] = value
+    return copy
+
+
+@pytest.fixture(scope="module")
+def sound(compared) -> dict[str, dict]:
+    """A document of every kind, by its schema."""
+    here = (compared, CALIBRATION, PREDICTION)
+    return SOUND | {document["schema"]: document for document in here}
+
+
+def test_a_page_can_be_made_of_every_sound_document(sound):
+    assert set(sound) == set(READERS)
+    for document in sound.values():
+        assert page_of([result_of(document, "x")]).startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ("pointsman.calibration/1", "fitted"),
+        ("pointsman.compare/1", "results[0].metrics.p95_latency_ms"),
+        ("pointsman.fleet-comparison/1", "results[0].to_baseline[0].interval.level"),
+        ("pointsman.plan/1", "shapes[0].max_rate.times_offered"),
+        ("pointsman.policies-bench/1", "cells[0].policies[0].tried[0].load_ratio"),
+        ("pointsman.replay/1", "differences[0].time_ms"),
+        ("pointsman.prediction_report/1", "groups[0].figures[0].predicted"),
+    ],
+)
+def test_a_damaged_field_is_named_with_its_place(sound, schema, place):
+    with pytest.raises(InputError) as error:
+        result_of(changed(sound[schema], place, "soon"), "x")
+    assert str(error.value).startswith("x: Expected `")
+    assert f" - at `$.{place}`; expected a result as this version" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "place", "message"),
+    [
+        ("pointsman.calibration/1", "figures", "`object` of length >= 1 - at `$.figures`"),
+        ("pointsman.calibration/1", "figures.ttft_ms", "length >= 1 - at `$.figures[...]`"),
+        ("pointsman.policies-bench/1", "cells", "`array` of length >= 1 - at `$.cells`"),
+        ("pointsman.policies-bench/1", "cells[0].policies", "at `$.cells[0].policies`"),
+        ("pointsman.fleet-comparison/1", "results[0].metrics.statuses", "field `finished`"),
+    ],
+)
+def test_a_part_that_is_empty_and_may_not_be_is_named(sound, schema, place, message):
+    with pytest.raises(InputError) as error:
+        result_of(changed(sound[schema], place, type(value_at(sound[schema], place))()), "x")
+    assert message in str(error.value)
+
+
 @pytest.mark.parametrize("schema", sorted(READERS))
-def test_a_damaged_field_is_named(schema):
-    with pytest.raises(InputError, match=r"^x: .*expected a result as this version"):
-        result_of(
-            {"schema": schema, "workload": 3, "cells": 3, "choices": "a", "n": [], "groups": 1}, "x"
-        )
+def test_whatever_part_is_empty_there_is_a_page_or_one_clear_error(sound, schema):
+    for place in places_of(sound[schema]):
+        empty = type(value_at(sound[schema], place))()
+        with suppress(InputError):
+            page_of([result_of(changed(sound[schema], place, empty), "x")])
 
 
-def test_a_field_of_a_wrong_type_is_named_with_its_place(compared):
-    damaged = deepcopy(compared)
-    damaged["results"][1]["metrics"]["p95_latency_ms"] = "soon"
-    with pytest.raises(InputError, match=r"results\[1\]\.metrics\.p95_latency_ms"):
-        result_of(damaged, "x")
+def value_at(document: dict, place: str) -> object:
+    at = document
+    for key in re.findall(r"[^.\[\]]+", place):
+        at = at[int(key)] if isinstance(at, list) else at[key]
+    return at
+
+
+def places_of(value: object, place: str = "") -> Iterator[str]:
+    """Where lists and objects are in a document."""
+    if isinstance(value, dict | list) and place:
+        yield place
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from places_of(each, f"{place}.{key}" if place else key)
+    if isinstance(value, list):
+        for number, each in enumerate(value[:1]):
+            yield from places_of(each, f"{place}[{number}]")

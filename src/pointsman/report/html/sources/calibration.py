@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,14 +26,15 @@ class _Sides(msgspec.Struct, frozen=True):
     simulated: float
 
 
-_Figures = dict[str, dict[str, _Sides]]
+_OfQuantity = Annotated[dict[str, _Sides], msgspec.Meta(min_length=1)]
+_Figures = dict[str, _OfQuantity]
 
 
 class _Document(msgspec.Struct, frozen=True):
     recording: str
     n: int
     fitted: int
-    figures: _Figures
+    figures: Annotated[_Figures, msgspec.Meta(min_length=1)]
     figures_not_fitted: _Figures | None
     repeats: tuple[str, ...] = ()
 

@@ -84,7 +84,7 @@ def evidence_result(folder: Path, label: str) -> Result:
     )
     rows = [rows for rows, _ in found]
     decided = {g.group: g for each in facts.decisions.values() for g in each.groups}
-    predicted = _predicted(folder, label)
+    predicted = _predicted(folder)
     predicted_tables = () if predicted is None else predicted.tables
     return Result(
         label=label,
@@ -117,10 +117,10 @@ def _warnings(envelopes: Sequence[Envelope]) -> Iterator[str]:
             yield from (f"{group.group}: {text}" for text in dict.fromkeys(told))
 
 
-def _predicted(folder: Path, label: str) -> Result | None:
+def _predicted(folder: Path) -> Result | None:
     """What was predicted before the groups ran; None where nothing was."""
     path = folder / REPORT
-    return prediction_result(read_object(path), label) if path.is_file() else None
+    return prediction_result(read_object(path), str(path)) if path.is_file() else None
 
 
 def _read(folder: Path) -> tuple[list[Envelope], list[Group], list[str]]:

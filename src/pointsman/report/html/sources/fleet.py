@@ -80,11 +80,17 @@ class _Handoff(msgspec.Struct, frozen=True):
     bytes: int | None
 
 
+class Statuses(msgspec.Struct, frozen=True):
+    """How many requests ended in which way."""
+
+    finished: int
+
+
 class ServingFacts(msgspec.Struct, frozen=True):
     """The figures of a fleet that serves tokens."""
 
     offered: int
-    statuses: dict[str, int]
+    statuses: Statuses
     queue_wait_ms: Spread
     ttft_ms: Spread
     tpot_ms: Spread
@@ -176,7 +182,7 @@ def _row(result: _Result) -> tuple[str | float | None, ...]:
         m.cached_token_fraction,
         max((each.tokens for each in result.skews.values()), default=None),
         m.output_tokens_per_s_per_gpu,
-        m.statuses["finished"],
+        m.statuses.finished,
         m.offered,
     )
 

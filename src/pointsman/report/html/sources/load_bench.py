@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -55,7 +55,7 @@ class _Cell(msgspec.Struct, frozen=True):
     fleet: str
     requests: int
     rate_rps: float
-    policies: tuple[_Held, ...]
+    policies: Annotated[tuple[_Held, ...], msgspec.Meta(min_length=1)]
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ class _Document(msgspec.Struct, frozen=True):
     seed: int
     simulations: int
     simulated_hours: float
-    cells: tuple[_Cell, ...]
+    cells: Annotated[tuple[_Cell, ...], msgspec.Meta(min_length=1)]
     summary: _Summary | None
 
 
