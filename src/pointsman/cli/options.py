@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,17 @@ FORMAT_NAMES = (
     "vllm_timed_trace",
 )
 OUTPUT_FORMATS = ("table", "json", "csv")
+
+# Arguments that name a file which is written, with their flags.
+_OUTPUTS = {
+    "output": "--output",
+    "cost_file": "--output",
+    "report": "--report",
+    "timeline": "--timeline",
+    "endpoints": "--endpoints",
+}
+# Arguments that name a file in a word which is no Path, for it may be no file: ``-``, ``4xh100``.
+_WORDS = ("file", "fleet", "trace", "replicate_with", "arrivals_of", "lengths_of")
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
@@ -257,13 +269,53 @@ def write_page(path: Path, page: str) -> None:
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
-    """Refuse files that cannot be written, before the work whose result goes there."""
+    """Refuse files that cannot be written, or are another output or an input, before the work
+    whose result goes there; what is no regular file, such as a device, takes several."""
+    from pointsman.core.errors import InputError
     from pointsman.core.files import check_can_write
 
-    for name in ("output", "report", "cost_file", "timeline"):
+    taken: dict[Path, str] = {}
+    for name, flag in _OUTPUTS.items():
         path = getattr(arguments, name, None)
-        if path is not None:
-            check_can_write(path)
+        if path is None:
+            continue
+        check_can_write(path)
+        real = _real(path)
+        if real.exists() and not real.is_file():
+            continue
+        if real in taken:
+            raise InputError(f"{flag} is {path}, and so is {taken[real]}; expected different files")
+        if real in map(_real, _other_paths(arguments)):
+            raise InputError(
+                f"{flag} is {path}, a file that is given for something else too and would be"
+                " written over; expected another one"
+            )
+        taken[real] = flag
+
+
+def _real(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:  # a null character: whoever opens it says so
+        return path
+
+
+def _other_paths(arguments: argparse.Namespace) -> Iterator[Path]:
+    """All paths that are given, those of outputs apart."""
+    for name, value in vars(arguments).items():
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Path) and name not in _OUTPUTS:
+                yield each
+            elif isinstance(each, str) and name in _WORDS and _is_file_word(name, each):
+                yield Path(each)
+
+
+def _is_file_word(name: str, word: str) -> bool:
+    if name != "fleet":
+        return word != "-"
+    from pointsman.fleet.words import names_a_file
+
+    return names_a_file(word)
 
 
 def form_of(arguments: argparse.Namespace) -> str:

@@ -35,16 +35,11 @@ def add_gantt(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_timeline(arguments: argparse.Namespace) -> None:
-    """Refuse what cannot be, before the work: one file for two things, a chart within JSON."""
+def check_gantt(arguments: argparse.Namespace) -> None:
+    """Refuse a chart within JSON or CSV, before the work."""
     from pointsman.core.errors import InputError
 
-    timeline, output = arguments.timeline, arguments.output
-    if timeline is not None and output is not None and timeline.resolve() == output.resolve():
-        raise InputError(
-            f"--timeline is {timeline}, and so is --output; expected two different files"
-        )
-    if getattr(arguments, "gantt", False) and arguments.format in ("json", "csv"):
+    if arguments.gantt and arguments.format in ("json", "csv"):
         raise InputError(
             f"--gantt goes with the table, and --format is {arguments.format};"
             f" expected --output FILE.{arguments.format} in its place"
