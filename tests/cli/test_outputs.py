@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch) -> Path:
         ((*COMPARE, "--output", "x", "--timeline", "./x"), "--timeline is x, and so is --output"),
         ((*COMPARE, "--report", "x", "--timeline", "x"), "--timeline is x, and so is --report"),
         ((*PLAN, "--output", "x", "--report", "x"), "--report is x, and so is --output"),
-        (("bench", "--demo", "--report", "x", "--timeline", "x"), "and so is --report"),
+        (("bench", "a.json", "--report", "x", "--timeline", "x"), "and so is --report"),
     ],
 )
 def test_one_file_for_two_outputs_is_refused(capsys, folder, words, message):

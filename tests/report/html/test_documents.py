@@ -19,6 +19,7 @@ from pointsman.replay.replay import Difference, Replay
 from pointsman.report.document import comparison_document, text_of
 from pointsman.report.html.page import page_of, page_of_document
 from pointsman.report.html.sources.documents import READERS, result_of
+from pointsman.report.html.sources.files import results_at
 from pointsman.report.html.sources.stages import stages_of
 from pointsman.report.replay import replay_document
 from pointsman.workload.reading import ReadOptions
@@ -26,8 +27,8 @@ from tests.report.html.sound import SOUND
 
 
 @pytest.fixture(scope="module")
-def compared() -> dict:
-    """A comparison of two policies on two replicas, from its JSON."""
+def document() -> dict:
+    """A comparison of two policies on two replicas, as its command makes it."""
     count = 200
     workload = workload_of_columns(
         [10.0 * k for k in range(count)],
@@ -35,8 +36,13 @@ def compared() -> dict:
         session=[k % 7 for k in range(count)],
     )
     policies = [POLICIES["round_robin"], POLICIES["locality_aware"]]
-    comparison = compare_policies(workload, policies, FifoFleet(2))
-    return json.loads(text_of(comparison_document(comparison, ReadOptions())))
+    return comparison_document(compare_policies(workload, policies, FifoFleet(2)), ReadOptions())
+
+
+@pytest.fixture(scope="module")
+def compared(document) -> dict:
+    """The same from its JSON."""
+    return json.loads(text_of(document))
 
 
 def test_figures_of_the_answer_are_those_of_the_json(compared):
@@ -72,9 +78,10 @@ def test_every_digit_of_the_json_is_on_the_page(compared):
             assert {json.dumps(value) for value in values} <= cells
 
 
-def test_a_page_of_the_document_is_the_page_of_its_file(compared):
-    again = json.loads(json.dumps(compared))
-    assert page_of([result_of(again, "trace")]) == page_of_document(compared, "trace")
+def test_a_page_of_the_document_is_the_page_of_its_file(tmp_path, document):
+    path = tmp_path / "trace.json"
+    path.write_text(text_of(document))
+    assert page_of(results_at([path])) == page_of_document(document, "trace")
 
 
 def test_results_of_an_earlier_version_have_no_distributions_and_are_still_shown(compared):
