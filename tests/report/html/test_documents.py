@@ -18,9 +18,11 @@ from pointsman.metrics.latency import Spread
 from pointsman.replay.replay import Difference, Replay
 from pointsman.report.document import comparison_document, text_of
 from pointsman.report.html.page import page_of, page_of_document
+from pointsman.report.html.result import Result
 from pointsman.report.html.sources.documents import READERS, result_of
 from pointsman.report.html.sources.files import results_at
 from pointsman.report.html.sources.stages import stages_of
+from pointsman.report.html.views.locality import locality
 from pointsman.report.replay import replay_document
 from pointsman.workload.reading import ReadOptions
 from tests.report.html.sound import SOUND
@@ -118,6 +120,39 @@ def test_a_calibration_is_prediction_against_measurement():
     assert "190 ms against 200 ms (-5.0%)" in result.verdict
 
 
+REPEATED = CALIBRATION | {
+    "figures": {
+        "ttft_ms": {
+            "mean": {"recorded": 100.0, "simulated": 103.0},
+            "p50": {"recorded": 0.0, "simulated": 9.0},
+        }
+    },
+    "errors": {"ttft_ms": {"mean": 0.03125, "p50": None}},
+    "figures_not_fitted": None,
+    "repeats": ["runs/b"],
+    "noise": {"ttft_ms": {"mean": 0.0625, "p50": None}},
+    "within_noise": {"ttft_ms": {"mean": True, "p50": None}},
+}
+
+
+def test_errors_of_a_calibration_stand_beside_how_much_recorded_runs_differ():
+    result = result_of(REPEATED, "calibration")
+    table = result.tables[0]
+    assert [column.heading for column in table.columns[5:]] == ["error", "noise", "error is"]
+    assert [row[5:] for row in table.rows] == [
+        (0.03125, 0.0625, "within it"),
+        (None, None, "-"),
+    ]
+    assert "(+3.1%, within what recorded runs differ by)" in result.verdict
+
+
+def test_where_no_error_is_known_a_calibration_says_so():
+    nothing = {"ttft_ms": {"mean": {"recorded": 0.0, "simulated": 9.0}}}
+    document = CALIBRATION | {"figures": nothing, "figures_not_fitted": None}
+    verdict = result_of(document, "calibration").verdict
+    assert verdict.startswith("Every figure was recorded as 0")
+
+
 PREDICTION = {
     "schema": "pointsman.prediction_report/1",
     "tolerance": 0.1,
@@ -155,7 +190,7 @@ PREDICTION = {
 
 def test_a_report_of_predictions_has_errors_by_stage_and_figure():
     result = result_of(PREDICTION, "prediction")
-    errors = {(e.stage, e.figure): e.error_fraction for e in result.predictions}
+    errors = {(e.subject, e.figure): e.error_fraction for e in result.predictions}
     assert errors == pytest.approx({("decode stage", "mean"): -0.25, ("E2E", "p95"): 0.1})
     assert "Of 4 pairs of figures that the measurement tells apart, 3 were" in result.verdict
     assert result.warnings == ("g2 was predicted and not measured: it did not run",)
@@ -203,6 +238,17 @@ def test_what_is_no_result_is_refused_by_name(document, message):
     assert str(error.value).startswith("x:")
 
 
+def shares(result: Result) -> list[str]:
+    """What is beyond the bound, as the titles of its charts say."""
+    return [re.search(r"\((.*)\)", chart.title)[1] for chart in locality(result.runs).charts]
+
+
+AUDIT = {
+    **{"choices": 200, "bound_ms": 5.0, "over_bound": 3, "over_bound_fraction": 0.25},
+    **{name: {"count": 1, "mean": 1.0} for name in ("expected_extra_ms", "realised_extra_ms")},
+}
+
+
 def changed(document: dict, place: str, value: object) -> dict:
     """A copy with another value at a place such as ``groups[0].figures``."""
     copy = json.loads(json.dumps(document))
@@ -219,6 +265,31 @@ def sound(compared) -> dict[str, dict]:
     """A document of every kind, by its schema."""
     here = (compared, CALIBRATION, PREDICTION)
     return SOUND | {document["schema"]: document for document in here}
+
+
+STATED = {
+    "calibration/1": ("errors", {"ttft_ms": {"mean": 0.5}}),
+    "prediction_report/1": ("groups[0].stages[0].error", 0.5),
+    "policies-bench/1": ("cells[0].policies[0].requests_per_s", 7.25),
+    "plan/1": ("shapes[0].interval.goodput_difference.verdict", "worse"),
+    "compare/1": ("results[0].locality_audit", AUDIT),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "wanted"),
+    [
+        ("calibration/1", lambda result: result.predictions[0].error_fraction, 0.5),
+        ("prediction_report/1", lambda result: result.predictions[0].error_fraction, 0.5),
+        ("policies-bench/1", lambda result: result.tables[0].rows[0][5], 7.25),
+        ("plan/1", lambda result: result.runs[0].differences[1].verdict, "worse"),
+        ("compare/1", lambda result: shares(result)[0], "25.0%"),
+    ],
+)
+def test_what_a_document_states_is_shown_and_not_computed_again(sound, kind, shown, wanted):
+    """Each figure is another one than would follow from the rest of its document."""
+    schema = f"pointsman.{kind}"
+    assert shown(result_of(changed(sound[schema], *STATED[kind]), "x")) == wanted
 
 
 def test_a_page_can_be_made_of_every_sound_document(sound):

@@ -286,7 +286,7 @@ def test_a_simulated_and_a_measured_run_of_one_policy_are_prediction_and_measure
         paired(SIMULATED, "locality_aware(slack_ms=5)", 60.0, 500.0),
         paired(MEASURED, "locality_aware:slack_ms=5", 110.0, 510.0),
     ]
-    found = {(each.stage, each.figure): each for each in predictions_between(results)}
+    found = {(each.subject, each.figure): each for each in predictions_between(results)}
     # 50 ms against 100, and 440 against 400.
     assert found["prefill stage", "mean"].error_fraction == pytest.approx(-0.5)
     assert found["decode stage", "mean"].error_fraction == pytest.approx(0.1)

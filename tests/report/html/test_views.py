@@ -213,7 +213,7 @@ def test_choices_that_differ_in_a_replay_are_counted_over_time():
 
 
 def test_choices_for_locality_stand_against_their_bound():
-    audit = Audit(200, 5.0, SPREAD, replace(SPREAD, worst=9.0), over_bound=3)
+    audit = Audit(200, 5.0, SPREAD, replace(SPREAD, worst=9.0), 3, over_bound_fraction=0.015)
     (chart,) = locality((run(audit=audit),)).charts
     assert chart.title == "mine: 3 of 200 (1.5%) beyond the bound"
     assert chart.references[0].value == 5.0
@@ -254,11 +254,19 @@ def test_only_measured_groups_have_measured_figures():
 
 
 def test_a_prediction_is_off_by_a_share_of_what_was_measured():
-    each = Prediction("g1", "decode", "mean", 12.0, Figure(10.0))
+    each = Prediction("g1", "time", "mean", 12.0, Figure(10.0), stage="decode")
     plot, rows = prediction((each,)).charts
     assert places(plot.series[1]) == [(10.0, 12.0)]
-    assert rows.names == ("decode: mean",)
+    assert rows.names == ("decode stage: mean",)
     assert rows.series[0].points[0].x == pytest.approx(0.2)
+
+
+def test_errors_are_titled_by_what_they_are_of():
+    stage = Prediction("g", "time", "mean", 12.0, Figure(10.0), stage="decode")
+    figure = Prediction("g", "TTFT", "p95", 12.0, Figure(10.0))
+    told = ((stage,), (figure,), (stage, figure))
+    titles = [prediction(each).charts[-1].title for each in told]
+    assert titles == ["g: error by stage", "g: error by figure", "g: error by stage and figure"]
 
 
 def test_an_error_of_nothing_measured_is_not_shown():

@@ -68,9 +68,10 @@ class _Bounds(msgspec.Struct, frozen=True):
     estimate: float | None
     low: float | None
     high: float | None
+    verdict: str | None = None
 
 
-class _Interval(_Bounds, frozen=True):
+class _Interval(_Bounds, frozen=True, kw_only=True):
     goodput_difference: _Bounds
 
 
@@ -216,7 +217,7 @@ def _differences(shape: _Shape, against: str) -> tuple[Difference, ...]:
         "goodput_fraction": shape.interval.goodput_difference,
     }
     return tuple(
-        Difference(name, Figure(each.estimate, each.low, each.high), str(shape.decision), against)
+        Difference(name, Figure(each.estimate, each.low, each.high), each.verdict or "-", against)
         for name, each in bounds.items()
         if each.estimate is not None
     )

@@ -33,8 +33,8 @@ def _of_pair(predicted: Run, measured: Run) -> Iterator[Prediction]:
     ours, theirs = predicted.stages, measured.stages
     for name in ours:
         if name in theirs:
-            stage = f"{name.replace('_', ' ')} stage"
-            yield Prediction(measured.name, stage, "mean", ours[name], Figure(theirs[name]))
+            stage, mean = name.replace("_", " "), Figure(theirs[name])
+            yield Prediction(measured.name, "time", "mean", ours[name], mean, stage=stage)
     for name, latency in measured.latencies.items():
         other = predicted.latencies.get(name)
         if other is None:
