@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import re
+import shlex
 import shutil
 import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -132,16 +137,80 @@ def test_an_interactive_bash_has_it_for_the_command(folder):
     assert done.stdout == "complete -F _pointsman pointsman\n"
 
 
+Arms = dict[str, set[str]]  # by the commands that stand before, such as /trace/info
+
+
+@dataclass(frozen=True)
+class Words:
+    """What stands in a script, or has to: flags, commands below, and what flags take."""
+
+    flags: Arms = field(default_factory=dict)
+    below: Arms = field(default_factory=dict)
+    values: Arms = field(default_factory=dict)  # by path and flag: "/trace/info --format"
+
+    def add(self, arms: Arms, key: str, words: Iterable[str]) -> None:
+        arms.setdefault(key, set()).update(words)
+
+
+def words_of_the_parser(parser: argparse.ArgumentParser, path: str = "") -> Words:
+    """Read off argparse itself; of a flag's values those that are choices."""
+    found = Words()
+    actions = [action for action in parser._actions if action.help != argparse.SUPPRESS]
+    found.add(found.flags, path, (name for action in actions for name in action.option_strings))
+    for action in actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found.add(found.below, path, action.choices)
+            for name, child in action.choices.items():
+                below = words_of_the_parser(child, f"{path}/{name}")
+                for arms in ("flags", "below", "values"):
+                    getattr(found, arms).update(getattr(below, arms))
+        elif action.choices is not None:
+            for name in action.option_strings:
+                found.add(found.values, f"{path} {name}", map(str, action.choices))
+    return found
+
+
+def words_of_arms(script: str) -> Words:
+    """The three questions of a bash or zsh script."""
+    found = Words()
+    (values,) = re.findall(r'case "\$at \$before" in\n(.*?)\n +esac', script, re.DOTALL)
+    flags, arguments = re.findall(r'case "\$at" in\n(.*?)\n +esac', script, re.DOTALL)
+    for block, arms in ((values, found.values), (flags, found.flags), (arguments, found.below)):
+        for line in block.splitlines():
+            patterns, words = re.fullmatch(r" +(.*)\) found=(.*) ;;", line).groups()
+            for pattern in patterns.split("|"):
+                found.add(arms, pattern.strip('"'), shlex.split(words)[0].split())
+    return found
+
+
+def words_of_completes(script: str) -> Words:
+    """The ``complete`` lines of a fish script."""
+    found = Words()
+    for line in re.findall(r"^complete -c pointsman -n (.*)", script, re.MULTILINE):
+        path, rest = re.fullmatch(r"'__pointsman_at \"(.*?)\"' (.*)", line).groups()
+        flags = re.match(r"(?:-[ls] \S+ ?)*", rest)[0]
+        names = [f"{'--' if d == 'l' else '-'}{n}" for d, n in re.findall(r"-([ls]) (\S+)", flags)]
+        taken = re.match(r"(?:-x )?-a (?:'([^']*)'|(\S+))", rest[len(flags) :])
+        words = (taken[1] or taken[2]).split() if taken else ()
+        found.add(found.flags, path, names)
+        if not names:
+            found.add(found.below, path, words)
+        for name in names:
+            found.add(found.values, f"{path} {name}", words)
+    return found
+
+
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_command_and_flag_is_in_the_script(shell):
-    script = printed(shell)
-    tree = command_tree(build_parser(), {})
-    assert {command.words[0] for command in tree.below} == {module.NAME for module in COMMANDS}
-    for command in tree.all():
-        assert command.path in script
-        for flag in command.flags:
-            assert all(name.lstrip("-") in script for name in flag.names)
-    assert all(name in script for name in POLICIES)
+def test_every_command_has_its_own_commands_flags_and_choices_in_the_script(shell):
+    read = words_of_completes if shell == "fish" else words_of_arms
+    script, parser = read(printed(shell)), words_of_the_parser(build_parser())
+    assert parser.below[""] == {module.NAME for module in COMMANDS}
+    assert script.flags == parser.flags
+    for path, names in parser.below.items():
+        assert script.below[path] == names
+    for flag, choices in parser.values.items():
+        assert script.values[flag] == choices
+    assert script.values["/compare --policy"] == set(POLICIES)
 
 
 def test_the_command_prints_the_script(capsys):

@@ -67,6 +67,10 @@ def test_the_json_of_a_plan_has_the_documented_shape(capsys, trace):
         assert (
             shape["interval"]["low"] <= shape["interval"]["estimate"] <= shape["interval"]["high"]
         )
+        low, high = shape["interval"]["low"], shape["interval"]["high"]
+        told = "better" if high < 1 else "worse" if low > 1 else "not told apart"
+        assert shape["interval"]["verdict"] == told
+        assert shape["interval"]["goodput_difference"]["verdict"] == "not told apart"  # all keep it
         figures = {"makespan_ms", "throughput_req_per_ms", "imbalance_ratio", "comm_cost_ms"}
         figures |= {"handoff_total_ms", "handoff_total_bytes", "ttft_ms", "tpot_ms", "e2e_ms"}
         assert figures <= shape["metrics"].keys()

@@ -59,6 +59,7 @@ def test_the_json_has_every_policy_of_every_cell_and_the_standings(capsys, folde
     for each in found.values():
         assert each["at"]["goodput_fraction"] >= 0.95
         assert each["at"]["load_ratio"] == each["load_ratio"]
+        assert each["requests_per_s"] == pytest.approx(each["load_ratio"] * cell["rate_rps"])
     (standing,) = document["standings"]
     ratio = found["fewest_misses"]["load_ratio"] / found["lmetric"]["load_ratio"]
     assert standing["load_ratio"] == pytest.approx(ratio)

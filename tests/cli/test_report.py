@@ -146,8 +146,8 @@ def test_results_of_several_rates_are_a_curve_over_load(capsys, folder):
     ("words", "message"),
     [
         (("report", "none.json"), "none.json: no such file"),
-        (("report", "trace.jsonl"), "trace.jsonl: not JSON"),
-        (("report", "costs.json"), "costs: schema 'pointsman.costs/1' is unknown"),
+        (("report", "trace.jsonl"), "expected JSON that compare, plan, policies bench, replay or"),
+        (("report", "costs.json"), "costs.json: schema 'pointsman.costs/1' is unknown"),
         (("report", "."), "no evidence; expected"),
         (("report", "costs.json", "--output", "no/where.html"), "cannot write"),
         (("compare", "trace.jsonl", "--replicas", "2", "--report", "no/p.html"), "cannot write"),
@@ -196,7 +196,7 @@ def test_what_is_no_json_is_refused_with_what_a_page_is_made_of(capsys, folder, 
     code, err = run(capsys, "report", "other.json")
     assert code == 2
     assert err.startswith("pointsman: other.json: ")
-    assert "expected the JSON of a result, as `pointsman report --help` lists them" in err
+    assert "expected JSON that compare, plan, policies bench, replay or calibrate wrote" in err
 
 
 CHANGES = """

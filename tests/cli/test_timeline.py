@@ -53,7 +53,7 @@ def test_waits_read_off_the_slices_are_the_documents(capsys, tmp_path, four):
     assert f"wrote {target}; open it at https://ui.perfetto.dev" in err
     trace = read_trace(target)
     for result in json.loads(out)["results"]:
-        served = trace.ms("served", result["label"])
+        served = trace.ms("served", result["policy"])
         waits = [served[row["request_id"]][0] - row["arrival_ms"] for row in FOUR]
         latencies = [served[row["request_id"]][1] - row["arrival_ms"] for row in FOUR]
         for percent in (50, 95):
@@ -98,7 +98,7 @@ def test_runs_are_in_the_order_of_the_results(capsys, tmp_path, four):
     _, out, _ = run(
         capsys, "compare", four, "--replicas", 2, "--format", "json", "--timeline", target
     )
-    order = [result["label"] for result in json.loads(out)["results"]]
+    order = [result["policy"] for result in json.loads(out)["results"]]
     names = [name.partition(": ")[0] for name in read_trace(target).processes.values()]
     assert list(dict.fromkeys(names)) == order
 

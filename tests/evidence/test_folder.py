@@ -9,6 +9,7 @@ import pytest
 from pointsman import InputError, MachineError
 from pointsman.evidence.decision_file import DecisionDocument, write_decision
 from pointsman.evidence.folder import (
+    decisions_of,
     evidence_files,
     label_folder,
     new_label_folder,
@@ -86,6 +87,14 @@ def test_another_decision_on_the_same_files_is_kept_beside_the_first(tmp_path):
     names = [write_decision(tmp_path, decision(level)).name for level in (0.95, 0.95, 0.9)]
     assert names == ["decision.json", "decision.json", "decision-2.json"]
     assert [file.stem[:2] for file in evidence_files(tmp_path)] == ["g0", "g1", "g2"]
+
+
+def test_of_every_file_that_was_decided_on_the_latest_decision_counts(tmp_path):
+    mine = ("decision", "decision-2", "decision-10", "m.decision-3", "m.decision", "a.b.decision")
+    for name in (*mine, "decision-x", "undecision", "m"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    latest = [path.name for path in decisions_of(tmp_path)]
+    assert latest == ["decision-10.json", "a.b.decision.json", "m.decision-3.json"]
 
 
 def decision(level: float) -> DecisionDocument:

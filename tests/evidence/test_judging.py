@@ -56,6 +56,7 @@ def test_an_interval_is_students_t_on_the_paired_repeats():
     """E2E 500, 510, 520 less 1000, 1020, 1040: -500, -510, -520; 4.303 * 10 / sqrt(3) = 24.84."""
     compared = figure(judged(group("g1", TWO, FAST, EVEN)), "e2e_ms")
     assert (compared.low, compared.high) == pytest.approx((-534.84, -485.16), abs=0.01)
+    assert compared.difference == pytest.approx(-510.0)
     assert compared.verdict == BETTER
 
 

@@ -84,7 +84,7 @@ def test_the_configuration_cannot_be_written_over_the_endpoints(tmp_path, capsys
     path = str(tmp_path / "envoy.json")
     flags = ("--endpoints", path, "--output", path)
     assert main(["envoy-config", *REPLICAS, *flags]) == 2
-    assert "is --output too; expected two files" in capsys.readouterr().err
+    assert "and so is --output; expected a file of its own" in capsys.readouterr().err
 
 
 def test_the_defaults_of_the_flags_are_those_of_the_settings():

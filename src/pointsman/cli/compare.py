@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare; 0."""
-    timelines.check_timeline(arguments)
+    timelines.check_gantt(arguments)
     if arguments.fleet is not None:
         return _on_fleet(arguments)
     fleet_flags.check_no_fleet_flags(arguments)

@@ -206,10 +206,7 @@ def _endpoints(arguments: argparse.Namespace) -> Path | None:
     """In full, for Envoy may be started anywhere."""
     if arguments.endpoints is None:
         return None
-    path: Path = arguments.endpoints.resolve()  # where it is written, and watched
-    if arguments.output is not None and arguments.output.resolve() == path:
-        raise InputError(f"--endpoints {arguments.endpoints}: is --output too; expected two files")
-    return path
+    return Path(arguments.endpoints.resolve())  # where it is written, and watched
 
 
 def _picker(text: str) -> tuple[str, int]:

@@ -124,9 +124,10 @@ def look_at_cache(folder: Path) -> Cache:
     try:
         functions = sum(1 for _ in folder.rglob("*.nbc")) if folder.is_dir() else 0
         nearest = next(each for each in (folder, *folder.parents) if each.exists())
-    except OSError as error:  # a name that is too long, a folder that may not be looked into
-        return Cache(str(folder), 0, f"{folder} cannot be reached: {error.strerror}")
-    if not nearest.is_dir():
+        is_folder = nearest.is_dir()
+    except OSError as error:  # a folder above it may not be searched, or its name is too long
+        return Cache(str(folder), 0, f"{folder} cannot be looked at: {error.strerror}")
+    if not is_folder:
         return Cache(str(folder), functions, f"{nearest} is no folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         return Cache(str(folder), functions, f"{nearest} cannot be written")

@@ -30,14 +30,16 @@ FORMAT_NAMES = (
 )
 OUTPUT_FORMATS = ("table", "json", "csv")
 
-# Files that commands write, by the names of their arguments, and those that they read.
-_WRITTEN = {
+# Arguments that name a file which is written, with their flags.
+_OUTPUTS = {
     "output": "--output",
-    "report": "--report",
     "cost_file": "--output",
+    "report": "--report",
     "timeline": "--timeline",
+    "endpoints": "--endpoints",
 }
-_READ = ("file", "more", "logs", "results", "costs", "models", "devices")
+# Arguments that name a file in a word which is no Path, for it may be no file: ``-``, ``4xh100``.
+_WORDS = ("file", "fleet", "trace", "replicate_with", "arrivals_of", "lengths_of")
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
@@ -267,37 +269,54 @@ def write_page(path: Path, page: str) -> None:
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
-    """Refuse files that cannot be written, before the work whose result goes there; and one file
-    for two results, or in the place of what is read."""
+    """Refuse files that cannot be written, or are another output or an input, before the work
+    whose result goes there; what is no regular file, such as a device, takes several."""
+    from pointsman.core.errors import InputError
     from pointsman.core.files import check_can_write
 
-    taken = dict(_read_files(arguments))
-    for name, flag in _WRITTEN.items():
+    taken: dict[Path, str] = {}
+    for name, flag in _OUTPUTS.items():
         path = getattr(arguments, name, None)
-        if path is not None:
-            check_can_write(path)
-            _check_is_free(flag, path, taken)
+        if path is None:
+            continue
+        check_can_write(path)
+        real = _real(path)
+        if real.exists() and not real.is_file():
+            continue
+        if real in taken:
+            raise InputError(
+                f"{flag} is {path}, and so is {taken[real]}; expected a file of its own"
+            )
+        if real in map(_real, _other_paths(arguments)):
+            raise InputError(
+                f"{flag} is {path}, and the command reads it; expected a file of its own"
+            )
+        taken[real] = flag
 
 
-def _read_files(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Each file that the command reads, and that it is read."""
-    for name in _READ:
-        value = getattr(arguments, name, None)
-        for path in value if isinstance(value, list) else [value]:
-            if path is not None:
-                yield os.path.realpath(path), "the command reads it"
+def _real(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:  # a null character: whoever opens it says so
+        return path
 
 
-def _check_is_free(flag: str, path: Path, taken: dict[str, str]) -> None:
-    """Refuse a file that is taken, and take it; devices and pipes take any number."""
-    from pointsman.core.errors import InputError
+def _other_paths(arguments: argparse.Namespace) -> Iterator[Path]:
+    """All paths that are given, those of outputs apart."""
+    for name, value in vars(arguments).items():
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Path) and name not in _OUTPUTS:
+                yield each
+            elif isinstance(each, str) and name in _WORDS and _is_file_word(name, each):
+                yield Path(each)
 
-    real = os.path.realpath(path)
-    if os.path.exists(real) and not os.path.isfile(real):
-        return
-    if real in taken:
-        raise InputError(f"{flag} is {path}, and {taken[real]}; expected a file of its own")
-    taken[real] = f"so is {flag}"
+
+def _is_file_word(name: str, word: str) -> bool:
+    if name != "fleet":
+        return word != "-"
+    from pointsman.fleet.words import names_a_file
+
+    return names_a_file(word)
 
 
 def form_of(arguments: argparse.Namespace) -> str:

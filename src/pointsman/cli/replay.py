@@ -60,7 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.report.timeline.recorded import story_of_log
 
     _check_flags(arguments)
-    timelines.check_timeline(arguments)
     other = policy_named(arguments.policy) if arguments.policy else None
     for path in arguments.logs:
         check_is_file(path)

@@ -35,11 +35,11 @@ def add_gantt(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_timeline(arguments: argparse.Namespace) -> None:
+def check_gantt(arguments: argparse.Namespace) -> None:
     """Refuse a chart within JSON or CSV, before the work."""
     from pointsman.core.errors import InputError
 
-    if getattr(arguments, "gantt", False) and arguments.format in ("json", "csv"):
+    if arguments.gantt and arguments.format in ("json", "csv"):
         raise InputError(
             f"--gantt goes with the table, and --format is {arguments.format};"
             f" expected --output FILE.{arguments.format} in its place"

@@ -22,7 +22,8 @@ MAKESPAN = "makespan_ms"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One metric of both. ``low`` and ``high`` bound candidate - baseline; None without repeats."""
+    """One metric of both. ``low`` and ``high`` bound the ``difference``, candidate - baseline, None
+    where either is unknown; they are None without repeats."""
 
     name: str
     unit: str
@@ -32,6 +33,7 @@ class Compared:
     high: float | None
     verdict: str
     remark: str | None
+    difference: float | None = None
 
     def text(self) -> str:
         """In numbers, for a sentence."""
@@ -68,7 +70,14 @@ def _compared(
     if better and (baseline.value is None or candidate.value is None):
         verdict = UNKNOWN
         remark = remark or "not said"
-    return Compared(name, unit, baseline.value, candidate.value, low, high, verdict, remark)
+    return Compared(
+        *(name, unit, baseline.value, candidate.value, low, high, verdict, remark),
+        difference=_less(candidate.value, baseline.value),
+    )
+
+
+def _less(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a - b
 
 
 def _verdict(interval: Interval | None, better: int) -> str:

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NAME_WANTED = "letters, digits, dot, dash and underscore, beginning with a letter or digit"
 _MOST_RUNS = 10_000
 DECISION_STEM = "decision"
-_DECISION = re.compile(rf"(.*\.)?{DECISION_STEM}(-\d+)?\.json")
+_DECISION = re.compile(rf"(?P<of>.*\.)?{DECISION_STEM}(?:-(?P<number>\d+))?\.json")
 
 
 def new_label_folder(results: Path, label: str | None) -> Path:
@@ -76,6 +76,17 @@ def evidence_files(folder: Path) -> list[Path]:
     """All JSON files of a label but its decisions, by name."""
     files = sorted(folder.glob("*.json"))
     return [file for file in files if not _DECISION.fullmatch(file.name)]
+
+
+def decisions_of(folder: Path) -> list[Path]:
+    """The latest decision on all of a label's files, then the latest one on each file by itself."""
+    latest: dict[str, tuple[int, Path]] = {}
+    for path in folder.glob("*.json"):
+        if found := _DECISION.fullmatch(path.name):
+            numbered = int(found["number"] or 1), path
+            of = found["of"] or ""
+            latest[of] = max(latest.get(of, numbered), numbered)
+    return [latest[of][1] for of in sorted(latest)]
 
 
 def write_envelope(folder: Path, envelope: Envelope) -> Path:

@@ -79,7 +79,10 @@ def _cell_document(cell: CellResult) -> dict[str, Any]:
         "rounds": cell.rounds,
         "rate_rps": cell.rate_rps,
         "policies": [
-            {"policy": text, "whose": whose(text), **asdict(held)}
+            {
+                **{"policy": text, "whose": whose(text), **asdict(held)},
+                "requests_per_s": held.load_ratio * cell.rate_rps,
+            }
             for text, held in cell.held.items()
         ],
         "best_peer": best_peer(cell),

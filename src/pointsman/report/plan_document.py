@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from pointsman.comparison.differences import BETTER, NOT_TOLD, WORSE
 from pointsman.core.percentiles import PERCENTILE_METHOD
 from pointsman.plan.advice import advise
 from pointsman.plan.candidate import ShapeResult
@@ -140,11 +141,19 @@ def _rate_document(plan: Plan, result: ShapeResult) -> dict[str, Any]:
 
 
 def _interval(difference: Difference) -> dict[str, Any]:
-    ratio = difference.e2e_ratio
+    ratio, goodput = difference.e2e_ratio, difference.goodput
     return {
         "figure": "e2e_ratio",
         **({"estimate": None, "low": None, "high": None} if ratio is None else asdict(ratio)),
+        "verdict": None if ratio is None else _verdict(1.0 - ratio.high, 1.0 - ratio.low),
         "level": difference.level,
         "n": difference.n,
-        "goodput_difference": asdict(difference.goodput),
+        "goodput_difference": asdict(goodput) | {"verdict": _verdict(goodput.low, goodput.high)},
     }
+
+
+def _verdict(least: float, most: float) -> str:
+    """What the bounds of a gain leave standing of it."""
+    if least > 0.0:
+        return BETTER
+    return WORSE if most < 0.0 else NOT_TOLD

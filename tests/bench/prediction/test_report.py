@@ -76,6 +76,13 @@ def test_stages_are_what_the_means_leave():
     ]
 
 
+def test_the_error_of_a_stage_is_relative_to_what_it_was_measured_to_take():
+    # Queue 40 + 10 of 40; the prefill 60 as measured; of no hand-off there is no error.
+    ours = predicted(**{**MEASURED, "ttft_ms": 110.0, "queue_wait_ms": 50.0, "e2e_ms": 310.0})
+    errors = [each.error for each in report_of(ours, measured()).stages]
+    assert errors == [pytest.approx(0.25), 0.0, None, 0.0]
+
+
 def test_within_ten_per_cent_no_stage_is_blamed():
     found = report_of(predicted(**{**MEASURED, "ttft_ms": 109.9, "tpot_ms": 9.1}), measured())
     assert found.sentences == ()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 
 import pytest
@@ -15,14 +17,18 @@ from pointsman.metrics.distribution import QUANTILE_LEVELS
 from pointsman.replay.replay import Difference, Replay
 from pointsman.report.document import comparison_document, text_of
 from pointsman.report.html.page import page_of, page_of_document
+from pointsman.report.html.result import Result
 from pointsman.report.html.sources.documents import READERS, result_of
+from pointsman.report.html.sources.files import results_at
+from pointsman.report.html.views.locality import locality
 from pointsman.report.replay import replay_document
 from pointsman.workload.reading import ReadOptions
+from tests.report.html.sound import SOUND
 
 
 @pytest.fixture(scope="module")
-def compared() -> dict:
-    """A comparison of two policies on two replicas, from its JSON."""
+def document() -> dict:
+    """A comparison of two policies on two replicas, as its command makes it."""
     count = 200
     workload = workload_of_columns(
         [10.0 * k for k in range(count)],
@@ -30,8 +36,13 @@ def compared() -> dict:
         session=[k % 7 for k in range(count)],
     )
     policies = [POLICIES["round_robin"], POLICIES["locality_aware"]]
-    comparison = compare_policies(workload, policies, FifoFleet(2))
-    return json.loads(text_of(comparison_document(comparison, ReadOptions())))
+    return comparison_document(compare_policies(workload, policies, FifoFleet(2)), ReadOptions())
+
+
+@pytest.fixture(scope="module")
+def compared(document) -> dict:
+    """The same from its JSON."""
+    return json.loads(text_of(document))
 
 
 def test_figures_of_the_answer_are_those_of_the_json(compared):
@@ -67,9 +78,10 @@ def test_every_digit_of_the_json_is_on_the_page(compared):
             assert {json.dumps(value) for value in values} <= cells
 
 
-def test_a_page_of_the_document_is_the_page_of_its_file(compared):
-    again = json.loads(json.dumps(compared))
-    assert page_of([result_of(again, "trace")]) == page_of_document(compared, "trace")
+def test_a_page_of_the_document_is_the_page_of_its_file(tmp_path, document):
+    path = tmp_path / "trace.json"
+    path.write_text(text_of(document))
+    assert page_of(results_at([path])) == page_of_document(document, "trace")
 
 
 def test_results_of_an_earlier_version_have_no_distributions_and_are_still_shown(compared):
@@ -104,6 +116,39 @@ def test_a_calibration_is_prediction_against_measurement():
     result = result_of(CALIBRATION, "calibration")
     assert [each.error_fraction for each in result.predictions] == pytest.approx([0.03, -0.05])
     assert "190 ms against 200 ms (-5.0%)" in result.verdict
+
+
+REPEATED = CALIBRATION | {
+    "figures": {
+        "ttft_ms": {
+            "mean": {"recorded": 100.0, "simulated": 103.0},
+            "p50": {"recorded": 0.0, "simulated": 9.0},
+        }
+    },
+    "errors": {"ttft_ms": {"mean": 0.03125, "p50": None}},
+    "figures_not_fitted": None,
+    "repeats": ["runs/b"],
+    "noise": {"ttft_ms": {"mean": 0.0625, "p50": None}},
+    "within_noise": {"ttft_ms": {"mean": True, "p50": None}},
+}
+
+
+def test_errors_of_a_calibration_stand_beside_how_much_recorded_runs_differ():
+    result = result_of(REPEATED, "calibration")
+    table = result.tables[0]
+    assert [column.heading for column in table.columns[5:]] == ["error", "noise", "error is"]
+    assert [row[5:] for row in table.rows] == [
+        (0.03125, 0.0625, "within it"),
+        (None, None, "-"),
+    ]
+    assert "(+3.1%, within what recorded runs differ by)" in result.verdict
+
+
+def test_where_no_error_is_known_a_calibration_says_so():
+    nothing = {"ttft_ms": {"mean": {"recorded": 0.0, "simulated": 9.0}}}
+    document = CALIBRATION | {"figures": nothing, "figures_not_fitted": None}
+    verdict = result_of(document, "calibration").verdict
+    assert verdict.startswith("Every figure was recorded as 0")
 
 
 PREDICTION = {
@@ -143,7 +188,7 @@ PREDICTION = {
 
 def test_a_report_of_predictions_has_errors_by_stage_and_figure():
     result = result_of(PREDICTION, "prediction")
-    errors = {(e.stage, e.figure): e.error_fraction for e in result.predictions}
+    errors = {(e.subject, e.figure): e.error_fraction for e in result.predictions}
     assert errors == pytest.approx({("decode stage", "mean"): -0.25, ("E2E", "p95"): 0.1})
     assert "Of 4 pairs of figures that the measurement tells apart, 3 were" in result.verdict
     assert result.warnings == ("g2 was predicted and not measured: it did not run",)
@@ -204,12 +249,107 @@ def test_what_is_no_result_is_refused_by_name(document, message):
     assert str(error.value).startswith("x:")
 
 
+def shares(result: Result) -> list[str]:
+    """What is beyond the bound, as the titles of its charts say."""
+    return [re.search(r"\((.*)\)", chart.title)[1] for chart in locality(result.runs).charts]
+
+
+AUDIT = {
+    **{"choices": 200, "bound_ms": 5.0, "over_bound": 3, "over_bound_fraction": 0.25},
+    **{name: {"count": 1, "mean": 1.0} for name in ("expected_extra_ms", "realised_extra_ms")},
+}
+
+
+def changed(document: dict, place: str, value: object) -> dict:
+    """A copy with another value at a place such as ``groups[0].figures``."""
+    copy = json.loads(json.dumps(document))
+    *above, last = re.findall(r"[^.\[\]]+", place)
+    at = copy
+    for key in above:
+        at = at[int(key)] if isinstance(at, list) else at[key]
+    at[int(last) if isinstance(at, list) else last] = value
+    return copy
+
+
+@pytest.fixture(scope="module")
+def sound(compared) -> dict[str, dict]:
+    """A document of every kind, by its schema."""
+    here = (compared, CALIBRATION, PREDICTION)
+    return SOUND | {document["schema"]: document for document in here}
+
+
+STATED = {
+    "calibration/1": ("errors", {"ttft_ms": {"mean": 0.5}}),
+    "prediction_report/1": ("groups[0].stages[0].error", 0.5),
+    "policies-bench/1": ("cells[0].policies[0].requests_per_s", 7.25),
+    "plan/1": ("shapes[0].interval.goodput_difference.verdict", "worse"),
+    "compare/1": ("results[0].locality_audit", AUDIT),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "wanted"),
+    [
+        ("calibration/1", lambda result: result.predictions[0].error_fraction, 0.5),
+        ("prediction_report/1", lambda result: result.predictions[0].error_fraction, 0.5),
+        ("policies-bench/1", lambda result: result.tables[0].rows[0][5], 7.25),
+        ("plan/1", lambda result: result.runs[0].differences[1].verdict, "worse"),
+        ("compare/1", lambda result: shares(result)[0], "25.0%"),
+    ],
+)
+def test_what_a_document_states_is_shown_and_not_computed_again(sound, kind, shown, wanted):
+    """Each figure is another one than would follow from the rest of its document."""
+    schema = f"pointsman.{kind}"
+    assert shown(result_of(changed(sound[schema], *STATED[kind]), "x")) == wanted
+
+
+def test_a_page_can_be_made_of_every_sound_document(sound):
+    assert set(sound) == set(READERS)
+    for document in sound.values():
+        assert page_of([result_of(document, "x")]).startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ("pointsman.calibration/1", "fitted"),
+        ("pointsman.compare/1", "results[0].metrics.p95_latency_ms"),
+        ("pointsman.fleet-comparison/1", "results[0].to_baseline[0].interval.level"),
+        ("pointsman.plan/1", "shapes[0].max_rate.times_offered"),
+        ("pointsman.policies-bench/1", "cells[0].policies[0].tried[0].load_ratio"),
+        ("pointsman.replay/1", "differences[0].time_ms"),
+        ("pointsman.prediction_report/1", "groups[0].figures[0].predicted"),
+    ],
+)
+def test_a_damaged_field_is_named_with_its_place(sound, schema, place):
+    with pytest.raises(InputError) as error:
+        result_of(changed(sound[schema], place, "soon"), "x")
+    assert str(error.value).startswith("x: Expected `")
+    assert f" - at `$.{place}`; expected a result as this version" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "place", "message"),
+    [
+        ("pointsman.calibration/1", "figures", "`object` of length >= 1 - at `$.figures`"),
+        ("pointsman.calibration/1", "figures.ttft_ms", "length >= 1 - at `$.figures[...]`"),
+        ("pointsman.policies-bench/1", "cells", "`array` of length >= 1 - at `$.cells`"),
+        ("pointsman.policies-bench/1", "cells[0].policies", "at `$.cells[0].policies`"),
+        ("pointsman.fleet-comparison/1", "results[0].metrics.statuses", "field `finished`"),
+    ],
+)
+def test_a_part_that_is_empty_and_may_not_be_is_named(sound, schema, place, message):
+    with pytest.raises(InputError) as error:
+        result_of(changed(sound[schema], place, type(value_at(sound[schema], place))()), "x")
+    assert message in str(error.value)
+
+
 @pytest.mark.parametrize("schema", sorted(READERS))
-def test_a_damaged_field_is_named(schema):
-    with pytest.raises(InputError, match=r"^x: .*expected a result as this version"):
-        result_of(
-            {"schema": schema, "workload": 3, "cells": 3, "choices": "a", "n": [], "groups": 1}, "x"
-        )
+def test_whatever_part_is_empty_there_is_a_page_or_one_clear_error(sound, schema):
+    for place in places_of(sound[schema]):
+        empty = type(value_at(sound[schema], place))()
+        with suppress(InputError):
+            page_of([result_of(changed(sound[schema], place, empty), "x")])
 
 
 def test_a_field_of_a_wrong_type_is_named_with_its_place(compared):
@@ -217,11 +357,6 @@ def test_a_field_of_a_wrong_type_is_named_with_its_place(compared):
     damaged["results"][1]["metrics"]["p95_latency_ms"] = "soon"
     with pytest.raises(InputError, match=r"results\[1\]\.metrics\.p95_latency_ms"):
         result_of(damaged, "x")
-
-
-def test_a_calibration_without_figures_is_refused():
-    with pytest.raises(InputError, match=r"^x: every figure is missing"):
-        result_of({**CALIBRATION, "figures": {}, "figures_not_fitted": None}, "x")
 
 
 def bench(loads_tried, held: float) -> dict:
@@ -262,3 +397,22 @@ def test_a_share_that_was_asked_for_keeps_its_digits():
     """99.95 % rounded to whole ones would be all requests."""
     result = result_of({**bench([1.0], held=1.0), "attainment_fraction": 0.9995}, "x")
     assert dict(result.basis)["Objectives"] == "TTFT 100 ms, in 99.95% of the requests"
+
+
+def value_at(document: dict, place: str) -> object:
+    at = document
+    for key in re.findall(r"[^.\[\]]+", place):
+        at = at[int(key)] if isinstance(at, list) else at[key]
+    return at
+
+
+def places_of(value: object, place: str = "") -> Iterator[str]:
+    """Where lists and objects are in a document."""
+    if isinstance(value, dict | list) and place:
+        yield place
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from places_of(each, f"{place}.{key}" if place else key)
+    if isinstance(value, list):
+        for number, each in enumerate(value[:1]):
+            yield from places_of(each, f"{place}[{number}]")

@@ -80,6 +80,31 @@ def test_the_latest_decision_counts(label):
     assert "g1_multi_replica: tune." in evidence_result(label, "a").verdict
 
 
+def decide_alone(path):
+    document = decide_files([path], path.parent.name, Choice(), Rule(Limits(0.8, 0.05)))
+    return write_decision(path.parent, document, f"{path.stem}.decision")
+
+
+def test_a_decision_on_one_file_is_the_verdict(tmp_path):
+    decision = decide_alone(write_envelope(tmp_path, mechanism()))
+    (result,) = results_at([decision])
+    assert result.verdict.startswith("mechanism.json: accept. ")
+    assert ("Decision", "mechanism.decision.json, at 95%") in [
+        (term, text.partition(", by")[0]) for term, text in result.basis
+    ]
+
+
+def test_of_several_decisions_each_is_said_with_its_file(label):
+    decide_alone(write_envelope(label, mechanism()))
+    lines = evidence_result(label, "a").verdict.splitlines()
+    named = [(line.partition(":")[0], line.rpartition(" ")[2]) for line in lines]
+    assert named == [
+        ("g1_multi_replica", "(decision.json)"),
+        ("g2_pd_disaggregated", "(decision.json)"),
+        ("mechanism.json", "(mechanism.decision.json)"),
+    ]
+
+
 def test_rows_of_all_repeats_make_the_distributions(tmp_path):
     folder = tmp_path / "a"
     folder.mkdir()
@@ -278,7 +303,7 @@ def test_a_simulated_and_a_measured_run_of_one_policy_are_prediction_and_measure
         paired(SIMULATED, "p", 60.0, 500.0, slack_ms=5.0),
         paired(MEASURED, "p", 110.0, 510.0, slack_ms=5.0),
     ]
-    found = {(each.stage, each.figure): each for each in predictions_between(results)}
+    found = {(each.subject, each.figure): each for each in predictions_between(results)}
     # 50 ms against 100, and 440 against 400.
     assert found["prefill stage", "mean"].error_fraction == pytest.approx(-0.5)
     assert found["decode stage", "mean"].error_fraction == pytest.approx(0.1)

@@ -291,7 +291,7 @@ def test_choices_that_differ_in_a_replay_are_counted_over_time():
 
 
 def test_choices_for_locality_stand_against_their_bound():
-    audit = Audit(200, 5.0, SPREAD, replace(SPREAD, worst=9.0), over_bound=3)
+    audit = Audit(200, 5.0, SPREAD, replace(SPREAD, worst=9.0), 3, over_bound_fraction=0.015)
     (chart,) = locality((run(audit=audit),)).charts
     assert chart.title == "mine: 3 of 200 (1.5%) beyond the bound"
     assert chart.references[0].value == 5.0
@@ -299,7 +299,7 @@ def test_choices_for_locality_stand_against_their_bound():
 
 
 def test_a_bound_of_0_is_drawn_where_extra_waits_of_0_stand():
-    audit = Audit(200, 0.0, SPREAD, replace(SPREAD, worst=9.0), over_bound=3)
+    audit = Audit(200, 0.0, SPREAD, replace(SPREAD, worst=9.0), 3, over_bound_fraction=0.015)
     (chart,) = locality((run(audit=audit),)).charts
     svg = draw_rows(chart).svg
     assert '<line class="reference" x1="10" ' in svg  # rows go from 10 to 346 across
@@ -373,10 +373,10 @@ def test_only_measured_groups_have_measured_figures():
 
 
 def test_a_prediction_is_off_by_a_share_of_what_was_measured():
-    each = Prediction("g1", "decode", "mean", 12.0, Figure(10.0))
+    each = Prediction("g1", "time", "mean", 12.0, Figure(10.0), stage="decode")
     plot, rows = prediction((each,)).charts
     assert places(plot.series[1]) == [(10.0, 12.0)]
-    assert rows.names == ("decode: mean",)
+    assert rows.names == ("decode stage: mean",)
     assert rows.series[0].points[0].x == pytest.approx(0.2)
 
 
@@ -391,6 +391,14 @@ def test_however_many_groups_are_compared_none_looks_like_the_front():
     shapes = tuple(run(str(k), at_held=at) for k in range(11))
     front, *others = efficiency(shapes).charts[0].series
     assert front.style not in {series.style for series in others}
+
+
+def test_errors_are_titled_by_what_they_are_of():
+    stage = Prediction("g", "time", "mean", 12.0, Figure(10.0), stage="decode")
+    figure = Prediction("g", "TTFT", "p95", 12.0, Figure(10.0))
+    told = ((stage,), (figure,), (stage, figure))
+    titles = [prediction(each).charts[-1].title for each in told]
+    assert titles == ["g: error by stage", "g: error by figure", "g: error by stage and figure"]
 
 
 def test_an_error_of_nothing_measured_is_not_shown():

@@ -37,12 +37,14 @@ class FigureError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageError(msgspec.Struct, frozen=True, kw_only=True):
-    """A stage's means; ``off_ms`` is predicted - measured."""
+    """A stage's means; ``off_ms`` is predicted - measured, ``error`` the same in parts of what was
+    measured, None of nothing."""
 
     name: str
     predicted_ms: float | None
     measured_ms: float | None
     off_ms: float | None
+    error: float | None = None
 
 
 class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +157,7 @@ def _figure(name: MetricName, ours: Predicted, theirs: MeasuredGroup) -> FigureE
         measured=measured,
         low=None if bounds is None else bounds.low,
         high=None if bounds is None else bounds.high,
-        error=predicted / measured - 1.0 if predicted is not None and measured else None,
+        error=_error(predicted, measured),
         is_inside=is_inside,
         reason=ours.reasons.get(name),
     )
@@ -166,7 +168,17 @@ def _stages(ours: Predicted, theirs: MeasuredGroup) -> Iterator[StageError]:
     for name in STAGES:
         predicted, measured = ours.stages.of(name), found.of(name)
         off_ms = None if predicted is None or measured is None else predicted - measured
-        yield StageError(name=name, predicted_ms=predicted, measured_ms=measured, off_ms=off_ms)
+        yield StageError(
+            name=name,
+            predicted_ms=predicted,
+            measured_ms=measured,
+            off_ms=off_ms,
+            error=_error(predicted, measured),
+        )
+
+
+def _error(predicted: float | None, measured: float | None) -> float | None:
+    return predicted / measured - 1.0 if predicted is not None and measured else None
 
 
 def _first_token(figure: FigureError, stages: Sequence[StageError]) -> Iterator[str]:

@@ -55,6 +55,7 @@ class Audit:
     expected_extra_ms: Spread
     realised_extra_ms: Spread
     over_bound: int
+    over_bound_fraction: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +138,33 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One figure of a group as it was predicted and as it was measured."""
+    """One figure of a group as it was predicted and as it was measured.
+
+    ``quantity`` is what a page calls that which the figure is of, of a ``stage`` its time.
+    ``stated_error`` is the document's own, as a fraction of what was measured.
+    """
 
     group: str
-    stage: str
+    quantity: str
     figure: str
     predicted: float
     measured: Figure
     is_time: bool = True  # in ms
+    stage: str | None = None
+    stated_error: float | None = None
     remark: str = ""  # what it is of
 
     @property
+    def subject(self) -> str:
+        """The quantity, or the stage."""
+        return self.quantity if self.stage is None else f"{self.stage} stage"
+
+    @property
     def error_fraction(self) -> float | None:
-        """How far off, as a fraction of what was measured."""
+        """How far off, as a fraction of what was measured: as stated, else, as between two results,
+        from the two; None of nothing measured."""
+        if self.stated_error is not None:
+            return self.stated_error
         measured = self.measured.value
         return (self.predicted - measured) / measured if measured else None
 

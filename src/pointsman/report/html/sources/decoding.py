@@ -47,6 +47,7 @@ class AuditFacts(msgspec.Struct, frozen=True):
     expected_extra_ms: Spread
     realised_extra_ms: Spread
     over_bound: int
+    over_bound_fraction: float
 
     @property
     def audit(self) -> Audit:
@@ -57,6 +58,7 @@ class AuditFacts(msgspec.Struct, frozen=True):
             self.expected_extra_ms,
             self.realised_extra_ms,
             self.over_bound,
+            self.over_bound_fraction,
         )
 
 

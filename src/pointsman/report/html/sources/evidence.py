@@ -17,7 +17,7 @@ from pointsman.evidence.deciding import SCOPE
 from pointsman.evidence.decision_file import DecisionDocument, GroupDecision
 from pointsman.evidence.decoding import read_envelope, read_object
 from pointsman.evidence.envelope import Envelope, Failure, MechanismRun, ServingGroup
-from pointsman.evidence.folder import DECISION_STEM, evidence_files
+from pointsman.evidence.folder import decisions_of, evidence_files
 from pointsman.evidence.group import Group, group_of_lesson_file
 from pointsman.report.html.result import AnswerTable, Cell, Column, Result
 from pointsman.report.html.sources.decoding import stated
@@ -56,12 +56,12 @@ class _Label:
     groups: tuple[ServingGroup, ...]
     mechanisms: tuple[MechanismRun, ...]
     others: tuple[Group, ...]  # with the lesson's fields, written by somebody else
-    decision: DecisionDocument | None
+    decisions: dict[str, DecisionDocument]  # by the name of their file
     warnings: tuple[str, ...]
 
 
 def evidence_result(folder: Path, label: str) -> Result:
-    """A folder of ``pointsman.evidence/1`` files, their rows and their latest decision.
+    """A folder of ``pointsman.evidence/1`` files, their rows and their latest decisions.
 
     Raises InputError where it holds none of ours, or one that cannot be read.
     """
@@ -76,7 +76,7 @@ def evidence_result(folder: Path, label: str) -> Result:
         groups=tuple(each for each in envelopes if isinstance(each, ServingGroup)),
         mechanisms=tuple(each for each in envelopes if isinstance(each, MechanismRun)),
         others=tuple(others),
-        decision=_latest_decision(folder),
+        decisions={path.name: _read_decision(path) for path in decisions_of(folder)},
         warnings=(
             *left_out,
             *_warnings(envelopes),
@@ -84,8 +84,8 @@ def evidence_result(folder: Path, label: str) -> Result:
         ),
     )
     rows = [rows for rows, _ in found]
-    decided = {} if facts.decision is None else {g.group: g for g in facts.decision.groups}
-    predicted = _predicted(folder, label)
+    decided = {g.group: g for each in facts.decisions.values() for g in each.groups}
+    predicted = _predicted(folder)
     predicted_tables = () if predicted is None else predicted.tables
     return Result(
         label=label,
@@ -123,10 +123,10 @@ def _failed(failure: Failure) -> str:
     return f"it failed ({failure.stage}): {failure.reason.rstrip('.')}; {failure.retry.rstrip('.')}"
 
 
-def _predicted(folder: Path, label: str) -> Result | None:
+def _predicted(folder: Path) -> Result | None:
     """What was predicted before the groups ran; None where nothing was."""
     path = folder / REPORT
-    return prediction_result(read_object(path), label) if path.is_file() else None
+    return prediction_result(read_object(path), str(path)) if path.is_file() else None
 
 
 def _read(folder: Path) -> tuple[list[Envelope], list[Group], list[str]]:
@@ -175,17 +175,7 @@ def _read_rows(path: Path) -> list[JoinedRow]:
     return rows
 
 
-def _latest_decision(folder: Path) -> DecisionDocument | None:
-    """Of ``decision.json``, ``decision-2.json``, ... the one with the highest number."""
-    numbered = {
-        int(path.stem.removeprefix(DECISION_STEM).removeprefix("-") or 1): path
-        for path in folder.glob(f"{DECISION_STEM}*.json")
-        if path.stem.removeprefix(DECISION_STEM).removeprefix("-").isdigit()
-        or path.stem == DECISION_STEM
-    }
-    if not numbered:
-        return None
-    path = numbered[max(numbered)]
+def _read_decision(path: Path) -> DecisionDocument:
     try:
         return msgspec.json.decode(read_file(path), type=DecisionDocument)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -193,10 +183,13 @@ def _latest_decision(folder: Path) -> DecisionDocument | None:
 
 
 def _verdict(facts: _Label) -> str:
-    if facts.decision is None:
+    if not facts.decisions:
         return "Nothing is decided yet: `pointsman decide` says accept, tune or reject."
-    texts = [f"{g.group}: {g.decision}. {g.reason}." for g in facts.decision.groups]
-    texts += [f"{m.file}: {m.decision}. {m.reason}." for m in facts.decision.mechanisms]
+    texts = []
+    for file, document in facts.decisions.items():
+        told = [f"{g.group}: {g.decision}. {g.reason}." for g in document.groups]
+        told += [f"{m.file}: {m.decision}. {m.reason}." for m in document.mechanisms]
+        texts += told if len(facts.decisions) == 1 else [f"{text} ({file})" for text in told]
     return "\n".join(texts)
 
 
@@ -244,11 +237,8 @@ def _basis(facts: _Label) -> Iterator[tuple[str, str]]:
     if facts.mechanisms:
         first = facts.mechanisms[0]
         yield "Mechanism", f"{first.evidence_level}, {first.workload.repeats} repeats"
-    if facts.decision is not None:
-        yield (
-            "Decision",
-            f"at {stated(facts.decision.level)}, by pointsman {facts.decision.pointsman}",
-        )
+    for file, document in facts.decisions.items():
+        yield "Decision", f"{file}, at {stated(document.level)}, by pointsman {document.pointsman}"
 
 
 def _group_basis(groups: Sequence[ServingGroup]) -> Iterator[tuple[str, str]]:

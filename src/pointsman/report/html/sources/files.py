@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from pointsman.core.errors import InputError
-from pointsman.evidence.decoding import read_object
+from pointsman.core.files import read_file
 from pointsman.evidence.folder import label_folder
 from pointsman.report.html.result import Result
 from pointsman.report.html.sources.documents import result_of
 from pointsman.report.html.sources.evidence import evidence_result
 
 _OF_A_FOLDER = ("pointsman.evidence/", "pointsman.measured-decision/")
-_WANTED = "the JSON of a result, as `pointsman report --help` lists them, or a folder of groups"
+_WANTED = (
+    "JSON that compare, plan, policies bench, replay or calibrate wrote, or a folder of measured"
+    " groups"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a path means: a folder, or a file with its document."""
+
+    path: Path
+    document: Any = None
 
 
 def results_at(paths: Sequence[Path]) -> list[Result]:
@@ -26,24 +41,33 @@ def results_at(paths: Sequence[Path]) -> list[Result]:
     labels = _labels(paths)
     places = [_place(path) for path in paths]
     for path, place in zip(paths, places, strict=True):
-        if places.count(place) > 1:
+        if [each.path for each in places].count(place.path) > 1:
             raise InputError(f"report: {path} is given twice; expected each result once")
-    return [_result(place, label) for place, label in zip(places, labels, strict=True)]
+    return [_result(*each) for each in zip(paths, places, labels, strict=True)]
 
 
-def _place(path: Path) -> Path:
-    """The file, or the folder that the path means."""
+def _place(path: Path) -> _Place:
     if path.is_dir():
-        return label_folder(path, None).resolve()
-    schema = str(read_object(path, _WANTED).get("schema"))
-    is_one_of_several = schema.startswith(_OF_A_FOLDER)
-    return (path.parent if is_one_of_several else path).resolve()
+        return _Place(label_folder(path, None).resolve())
+    document = _read(path)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if str(schema).startswith(_OF_A_FOLDER):
+        return _Place(path.parent.resolve())
+    return _Place(path.resolve(), document)
 
 
-def _result(place: Path, label: str) -> Result:
-    if place.is_dir():
-        return evidence_result(place, label)
-    return result_of(read_object(place, _WANTED), label)
+def _read(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(read_file(path))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON: {error}; expected {_WANTED}") from None
+
+
+def _result(path: Path, place: _Place, label: str) -> Result:
+    """Errors of a file name its path as it was given."""
+    if place.path.is_dir():
+        return evidence_result(place.path, label)
+    return replace(result_of(place.document, str(path)), label=label)
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:

@@ -81,11 +81,13 @@ class _Goodput(msgspec.Struct, frozen=True):
 
 class _Handoff(msgspec.Struct, frozen=True):
     transfer_ms: Spread
-    seat_wait_ms: Spread
+    seat_wait_ms: Spread = Spread()
     bytes: int | None
 
 
-class _Statuses(msgspec.Struct, frozen=True):
+class Statuses(msgspec.Struct, frozen=True):
+    """How many requests ended in which way."""
+
     finished: int
 
 
@@ -93,7 +95,7 @@ class ServingFacts(msgspec.Struct, frozen=True):
     """The figures of a fleet that serves tokens."""
 
     offered: int
-    statuses: _Statuses
+    statuses: Statuses
     queue_wait_ms: Spread
     ttft_ms: Spread
     tpot_ms: Spread
@@ -104,8 +106,8 @@ class ServingFacts(msgspec.Struct, frozen=True):
     cached_token_fraction: float | None
     recomputed_token_fraction: float | None
     utilisation: float | None
-    stages: MeanStages
     handoff: _Handoff | None = None
+    stages: MeanStages = MeanStages()
 
 
 class _Result(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from pointsman.bench.stages.rows import JoinedRow
 from pointsman.bench.stages.served import Served
 from pointsman.evidence.decision_file import GroupDecision
 from pointsman.evidence.envelope import Bounds, MechanismRun, ServingGroup
-from pointsman.evidence.figures import REPORTED
+from pointsman.evidence.figures import REPORTED, Compared
 from pointsman.evidence.group import Group
 from pointsman.evidence.metrics import METRIC_NAMES
 from pointsman.fleet.objectives import with_objectives
@@ -157,12 +157,14 @@ def _differences(decision: GroupDecision | None) -> Iterator[Difference]:
     if decision is None:
         return
     for each in decision.metrics:
-        if each.verdict != REPORTED and None not in (
-            each.baseline,
-            each.candidate,
-            each.low,
-            each.high,
-        ):
-            value = (each.candidate or 0.0) - (each.baseline or 0.0)
+        value = _difference(each)
+        if each.verdict != REPORTED and value is not None and None not in (each.low, each.high):
             interval = Figure(value, each.low, each.high)
             yield Difference(each.name, interval, each.verdict, decision.baseline)
+
+
+def _difference(each: Compared) -> float | None:
+    """As it was decided on; an earlier version's decision has only the two that it is of."""
+    if each.difference is not None or each.candidate is None or each.baseline is None:
+        return each.difference
+    return each.candidate - each.baseline

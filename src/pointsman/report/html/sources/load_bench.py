@@ -48,6 +48,7 @@ class _Held(msgspec.Struct, frozen=True):
     load_ratio: float
     at: _AtLoad | None
     tried: tuple[_AtLoad, ...] = ()
+    requests_per_s: float | None = None
 
 
 class _Cell(msgspec.Struct, frozen=True):
@@ -137,7 +138,7 @@ def _rows(cell: _Cell) -> Iterator[tuple[Cell, ...]]:
         at = held.at
         yield (
             *(cell.trace, cell.fleet, held.policy, held.whose, held.load_ratio),
-            held.load_ratio * cell.rate_rps,
+            held.requests_per_s,
             *_tails(at),
         )
 

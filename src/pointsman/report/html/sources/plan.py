@@ -69,9 +69,10 @@ class _Bounds(msgspec.Struct, frozen=True):
     estimate: float | None
     low: float | None
     high: float | None
+    verdict: str | None = None
 
 
-class _Interval(_Bounds, frozen=True):
+class _Interval(_Bounds, frozen=True, kw_only=True):
     goodput_difference: _Bounds
 
 
@@ -230,7 +231,7 @@ def _differences(shape: _Shape, against: str) -> tuple[Difference, ...]:
         "goodput_fraction": shape.interval.goodput_difference,
     }
     return tuple(
-        Difference(name, Figure(each.estimate, each.low, each.high), str(shape.decision), against)
+        Difference(name, Figure(each.estimate, each.low, each.high), each.verdict or "-", against)
         for name, each in bounds.items()
         if each.estimate is not None
     )

@@ -66,15 +66,24 @@ def _predictions(groups: tuple[GroupReport, ...]) -> Iterator[Prediction]:
     for group in groups:
         for stage in group.stages:
             if stage.predicted_ms is not None and stage.measured_ms is not None:
-                name = f"{stage.name.removesuffix('_ms')} stage"
-                measured = Figure(stage.measured_ms)
-                yield Prediction(group.group, name, "mean", stage.predicted_ms, measured)
+                yield Prediction(
+                    *(group.group, "time", "mean"),
+                    stage.predicted_ms,
+                    Figure(stage.measured_ms),
+                    stage=stage.name.removesuffix("_ms"),
+                    stated_error=stage.error,
+                )
         for each in group.figures:
             if each.predicted is not None and each.measured is not None:
                 measured = Figure(each.measured, each.low, each.high)
-                names = _FIGURES.get(each.name, (each.name, each.unit))
-                is_time = each.unit == "ms"
-                yield Prediction(group.group, *names, each.predicted, measured, is_time)
+                yield Prediction(
+                    group.group,
+                    *_FIGURES.get(each.name, (each.name, each.unit)),
+                    each.predicted,
+                    measured,
+                    is_time=each.unit == "ms",
+                    stated_error=each.error,
+                )
 
 
 def _rows(facts: PredictionReport) -> Iterator[tuple[str | float | None, ...]]:

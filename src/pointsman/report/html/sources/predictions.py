@@ -45,9 +45,10 @@ def _of_pair(predicted: Run, measured: Run) -> Iterator[Prediction]:
     ours, theirs = predicted.stages, measured.stages
     for name in ours:
         if name in theirs:
-            stage = f"{name.replace('_', ' ')} stage"
-            known = Figure(theirs[name])
-            yield Prediction(measured.name, stage, "mean", ours[name], known, remark=remark)
+            stage, mean = name.replace("_", " "), Figure(theirs[name])
+            yield Prediction(
+                measured.name, "time", "mean", ours[name], mean, stage=stage, remark=remark
+            )
     for name, latency in measured.latencies.items():
         other = predicted.latencies.get(name)
         if other is None:

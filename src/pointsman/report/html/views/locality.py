@@ -25,11 +25,11 @@ def locality(runs: tuple[Run, ...]) -> View | None:
 
 
 def _chart(name: str, audit: Audit) -> Rows:
-    share = audit.over_bound / audit.choices
     bound = audit.bound_ms
     references = () if bound is None else (Reference(bound, f"bound {bound:g} ms", across="x"),)
+    share = f"{audit.over_bound:,} of {audit.choices:,} ({audit.over_bound_fraction:.1%})"
     return Rows(
-        title=f"{name}: {audit.over_bound:,} of {audit.choices:,} ({share:.1%}) beyond the bound",
+        title=f"{name}: {share} beyond the bound",
         x=Axis("extra wait, ms", log=True),
         names=("P50", "P95", "P99", "worst"),
         series=(

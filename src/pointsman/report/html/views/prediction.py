@@ -38,7 +38,7 @@ def prediction(predictions: tuple[Prediction, ...]) -> View | None:
 
 
 def _against(timed: Sequence[Prediction]) -> Plot:
-    stages = list(dict.fromkeys(each.stage for each in timed))
+    stages = list(dict.fromkeys(each.subject for each in timed))
     values = [value for each in timed for value in (each.measured.value, each.predicted)]
     low = min((value for value in values if value > 0.0), default=0.0)
     ends = (low, max(values))
@@ -57,20 +57,25 @@ def _against(timed: Sequence[Prediction]) -> Plot:
 
 
 def _of_stage(timed: Sequence[Prediction], stage: str) -> list[Prediction]:
-    return [each for each in timed if each.stage == stage]
+    return [each for each in timed if each.subject == stage]
 
 
 def _point(each: Prediction) -> Point:
     return Point(each.measured.value, each.predicted, label=f"{each.group}: {each.figure}")
 
 
+def _of(predictions: Sequence[Prediction]) -> str:
+    kinds = dict.fromkeys("figure" if each.stage is None else "stage" for each in predictions)
+    return " and ".join(kinds)
+
+
 def _errors(group: str, predictions: Sequence[Prediction]) -> Rows:
     known = [(each, each.error_fraction) for each in predictions]
     shown = [(each, error) for each, error in known if error is not None]
     return Rows(
-        title=f"{group}: error by stage",
+        title=f"{group}: error by {_of(predictions)}",
         x=Axis("(predicted - measured) / measured", percent=True),
-        names=tuple(f"{each.stage}: {each.figure}" for each, _ in shown),
+        names=tuple(f"{each.subject}: {each.figure}" for each, _ in shown),
         series=(
             Series(
                 "error",
