@@ -66,7 +66,7 @@ def test_one_file_for_two_outputs_is_refused(capsys, folder, words, message):
 )
 def test_an_input_is_not_written_over(capsys, folder, words):
     assert main(words) == 2
-    assert "is given for something else too and would be written over" in capsys.readouterr().err
+    assert "and the command reads it; expected a file of its own" in capsys.readouterr().err
     for name in ("in.jsonl", "a.json", "f.toml"):
         assert json.loads((folder / name).read_text()) == ROW
     assert not (folder / "new.json").exists()

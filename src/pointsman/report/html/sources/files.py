@@ -50,17 +50,19 @@ def _place(path: Path) -> _Place:
     if path.is_dir():
         return _Place(label_folder(path, None).resolve())
     document = _read(path)
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if str(schema).startswith(_OF_A_FOLDER):
+    if str(document.get("schema")).startswith(_OF_A_FOLDER):
         return _Place(path.parent.resolve())
     return _Place(path.resolve(), document)
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(read_file(path))
+        document = msgspec.json.decode(read_file(path))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}; expected {_WANTED}") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: no JSON object; expected {_WANTED}")
+    return document
 
 
 def _result(path: Path, place: _Place, label: str) -> Result:

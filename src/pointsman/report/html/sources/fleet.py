@@ -81,8 +81,8 @@ class _Goodput(msgspec.Struct, frozen=True):
 
 class _Handoff(msgspec.Struct, frozen=True):
     transfer_ms: Spread
-    seat_wait_ms: Spread = Spread()
     bytes: int | None
+    seat_wait_ms: Spread = Spread()
 
 
 class Statuses(msgspec.Struct, frozen=True):
