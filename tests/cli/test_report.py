@@ -58,7 +58,7 @@ def test_a_comparison_has_a_page_with_the_figures_of_its_json(capsys, folder):
     document, page = reported(capsys, folder, "compare", "trace.jsonl", "--replicas", "2")
     wanted = {json.dumps(each["metrics"]["p99_latency_ms"]) for each in document["results"]}
     assert wanted <= values_on(page)
-    assert f"<h1>{document['workload']['source']}</h1>" in page
+    assert f"<h1>Comparison of policies: {document['workload']['source']}</h1>" in page
 
 
 def test_a_fleet_has_a_page_with_samples_and_intervals(capsys, folder):

@@ -12,7 +12,7 @@ from pointsman.bench.prediction.report import FigureError, GroupReport, Predicti
 from pointsman.bench.stages.rows import JoinedRow
 from pointsman.core.errors import InputError
 from pointsman.evidence.deciding import Choice, decide_files
-from pointsman.evidence.decision_file import write_decision
+from pointsman.evidence.decision_file import DecisionDocument, write_decision
 from pointsman.evidence.envelope import Failure, StageMean
 from pointsman.evidence.folder import evidence_files, write_envelope, write_rows
 from pointsman.evidence.judging import Rule
@@ -63,10 +63,23 @@ def with_rows(folder, group, rows):
 def test_each_group_has_its_figures_and_its_decision(label):
     result = evidence_result(label, "run-1")
     single, several, split = result.tables[0].rows
-    assert single[3:6] == (410.0, 10.1, 1020.0)
-    assert (single[-1], several[-1]) == ("-", "accept")
+    assert single[4:7] == (410.0, 10.1, 1020.0)
+    assert (single[1], several[1]) == ("-", "accept")
     assert split[0] == "g2_pd_disaggregated"
-    assert result.verdict.startswith("g1_multi_replica: accept. ")
+
+
+def test_the_verdict_is_a_line_a_group_and_whole_reasons_are_folded_below(label):
+    result = evidence_result(label, "run-1")
+    best, *lines = result.verdict.splitlines()
+    assert best == "Best of those accepted: g2_pd_disaggregated, before g1_multi_replica."
+    assert [line.partition(": e2e_ms")[0] for line in lines] == [
+        *("g1_multi_replica: accept", "g2_pd_disaggregated: accept")
+    ]
+    assert not any("; " in line for line in lines)
+    decided = msgspec.json.decode((label / "decision.json").read_bytes(), type=DecisionDocument)
+    (why,) = (table for table in result.tables if table.is_folded)
+    assert why.rows[0][2] == decided.groups[0].reason
+    assert "; " in why.rows[0][2]
 
 
 def test_without_a_decision_the_page_says_how_to_come_to_one(tmp_path):
@@ -77,7 +90,7 @@ def test_without_a_decision_the_page_says_how_to_come_to_one(tmp_path):
 def test_the_latest_decision_counts(label):
     latest = (label / "decision.json").read_text().replace("accept", "tune")
     (label / "decision-2.json").write_text(latest)
-    assert "g1_multi_replica: tune." in evidence_result(label, "a").verdict
+    assert "g1_multi_replica: tune: " in evidence_result(label, "a").verdict
 
 
 def decide_alone(path):
@@ -97,6 +110,7 @@ def test_a_decision_on_one_file_is_the_verdict(tmp_path):
 def test_of_several_decisions_each_is_said_with_its_file(label):
     decide_alone(write_envelope(label, mechanism()))
     lines = evidence_result(label, "a").verdict.splitlines()
+    assert lines.pop(0).endswith("before g1_multi_replica (decision.json).")
     named = [(line.partition(":")[0], line.rpartition(" ")[2]) for line in lines]
     assert named == [
         ("g1_multi_replica", "(decision.json)"),

@@ -372,6 +372,14 @@ def test_only_measured_groups_have_measured_figures():
     assert chart.series[0].points[0].high == 6.0
 
 
+def test_the_line_of_a_wide_interval_ends_at_0_and_its_table_has_it_whole():
+    group = run("g", origin=MEASURED, figures={"ttft_ms": Figure(5.0, -4.0, 14.0)})
+    (chart,) = measured((group,)).charts
+    (point,) = chart.series[0].points
+    assert (point.low, point.high) == (0.0, 14.0)
+    assert chart.table.rows == (("g", 5.0, -4.0, 14.0),)
+
+
 def test_a_prediction_is_off_by_a_share_of_what_was_measured():
     each = Prediction("g1", "time", "mean", 12.0, Figure(10.0), stage="decode")
     plot, rows = prediction((each,)).charts

@@ -29,6 +29,7 @@ _POLICY = (
     " base-uri 'none'; form-action 'none'"
 )
 _MOST_WARNINGS = 4  # that are shown at once
+_MOST_NAMED = 4  # results in the title
 _KEYS = "Point at a chart for its values, or focus it and use the arrow keys."
 
 
@@ -37,16 +38,26 @@ def page_of(results: Sequence[Result]) -> str:
     told = tuple(each for result in results for each in result.predictions)
     predictions = (*told, *predictions_between(results))
     pictures = pictures_of(runs_of(results), predictions)
-    title = " and ".join(result.label for result in results)
+    title = _title(results)
+    is_one = len(results) == 1
     body = joined(
         (
             tag("h1", None, title),
-            tag("section", {"id": "answer"}, *map(_answer, results)),
+            tag("section", {"id": "answer"}, *(_answer(each, is_one) for each in results)),
             *_pictures(pictures),
             _footer(),
         )
     )
     return _document(title, body)
+
+
+def _title(results: Sequence[Result]) -> str:
+    if len(results) == 1:
+        (one,) = results
+        return f"{one.kind[0].upper()}{one.kind[1:]}: {one.label}"
+    named = [result.label for result in results[:_MOST_NAMED]]
+    more = len(results) - len(named)
+    return " and ".join([*named, *([f"{more} more"] if more else [])])
 
 
 def page_of_document(document: dict[str, Any], label: str) -> str:
@@ -83,12 +94,12 @@ def _asset(name: str) -> Markup:
     return Markup((files("pointsman.report.html") / "assets" / name).read_text(encoding="utf-8"))
 
 
-def _answer(result: Result) -> Markup:
+def _answer(result: Result, is_one: bool) -> Markup:
     basis = [joined((tag("dt", None, term), tag("dd", None, text))) for term, text in result.basis]
     return tag(
         "article",
         None,
-        tag("p", {"class": "kind"}, f"{result.kind}: {result.label}"),
+        *(() if is_one else (tag("p", {"class": "kind"}, f"{result.kind}: {result.label}"),)),
         tag("p", {"class": "verdict"}, result.verdict),
         *map(_table, result.tables),
         _warnings(result.warnings),

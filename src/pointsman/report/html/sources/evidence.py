@@ -14,7 +14,7 @@ from pointsman.core.errors import InputError
 from pointsman.core.files import read_file
 from pointsman.evidence.checking import MECHANISM, check_file, is_ours, kind_of
 from pointsman.evidence.deciding import SCOPE
-from pointsman.evidence.decision_file import DecisionDocument, GroupDecision
+from pointsman.evidence.decision_file import DecisionDocument, GroupDecision, MechanismDecision
 from pointsman.evidence.decoding import read_envelope, read_object
 from pointsman.evidence.envelope import Envelope, Failure, MechanismRun, ServingGroup
 from pointsman.evidence.folder import decisions_of, evidence_files
@@ -30,6 +30,7 @@ from pointsman.report.html.sources.prediction_report import prediction_result
 
 _COLUMNS = (
     Column("group"),
+    Column("decision"),
     Column("policy"),
     Column("replicas"),
     Column("TTFT ms"),
@@ -40,8 +41,8 @@ _COLUMNS = (
     Column("tokens/s"),
     Column("queue wait ms"),
     Column("succeeded", percent=True),
-    Column("decision"),
 )
+_REASONS = (Column("group"), Column("decision"), Column("reason"), Column("next"))
 _SHOWN = (
     *("ttft_ms", "tpot_ms", "e2e_ms", "p95_ms", "p99_ms", "throughput_tokens_per_s"),
     *("queue_wait_ms", "success_rate"),
@@ -93,6 +94,7 @@ def evidence_result(folder: Path, label: str) -> Result:
         verdict="\n".join((_verdict(facts), *(() if predicted is None else (predicted.verdict,)))),
         tables=(
             *_tables(facts, decided),
+            *_reasons(facts),
             *(replace(each, is_folded=True) for each in predicted_tables),
         ),
         basis=tuple(_basis(facts)),
@@ -183,14 +185,42 @@ def _read_decision(path: Path) -> DecisionDocument:
 
 
 def _verdict(facts: _Label) -> str:
+    """What was decided of whom, in a line each with what it rests on first; whole reasons are in a
+    table."""
     if not facts.decisions:
         return "Nothing is decided yet: `pointsman decide` says accept, tune or reject."
     texts = []
     for file, document in facts.decisions.items():
-        told = [f"{g.group}: {g.decision}. {g.reason}." for g in document.groups]
-        told += [f"{m.file}: {m.decision}. {m.reason}." for m in document.mechanisms]
-        texts += told if len(facts.decisions) == 1 else [f"{text} ({file})" for text in told]
+        of = "" if len(facts.decisions) == 1 else f" ({file})"
+        if (best := document.best) is not None:
+            texts.append(f"Best of those accepted: {best.group}, before {best.next}{of}.")
+        texts += [
+            f"{name}: {each.decision}: {each.reason.partition('; ')[0]}.{of}"
+            for name, each in _decided(document)
+        ]
     return "\n".join(texts)
+
+
+def _reasons(facts: _Label) -> Iterator[AnswerTable]:
+    for file, document in facts.decisions.items():
+        rows = [(name, d.decision, d.reason, _next(d)) for name, d in _decided(document)]
+        if (best := document.best) is not None:
+            rows.append((best.group, "best", best.reason, ""))
+        of = "" if len(facts.decisions) == 1 else f" ({file})"
+        if rows:
+            title = f"Why each group is what it is, and what comes next{of}"
+            yield AnswerTable(title, _REASONS, tuple(rows), is_folded=True)
+
+
+def _decided(
+    document: DecisionDocument,
+) -> Iterator[tuple[str, GroupDecision | MechanismDecision]]:
+    yield from ((each.group, each) for each in document.groups)
+    yield from ((each.file, each) for each in document.mechanisms)
+
+
+def _next(each: GroupDecision | MechanismDecision) -> str:
+    return "; ".join((each.next_action, *each.next_steps))
 
 
 def _tables(facts: _Label, decided: dict[str, GroupDecision]) -> Iterator[AnswerTable]:
@@ -210,10 +240,10 @@ def _row(group: ServingGroup, decision: GroupDecision | None) -> tuple[Cell, ...
     state = "failed" if group.failure is not None else "-"
     return (
         group.group,
+        state if decision is None else decision.decision,
         group.layout.policy or "-",
         group.layout.replicas,
         *(getattr(group.metrics, name) for name in _SHOWN),
-        state if decision is None else decision.decision,
     )
 
 
@@ -221,10 +251,10 @@ def _other_row(group: Group, decision: GroupDecision | None) -> tuple[Cell, ...]
     figures: dict[str, float | None] = {str(n): each.value for n, each in group.figures.items()}
     return (
         group.name,
+        "-" if decision is None else decision.decision,
         str(group.shape.policy or "-"),
         group.shape.replicas,
         *(figures[name] for name in _SHOWN),
-        "-" if decision is None else decision.decision,
     )
 
 

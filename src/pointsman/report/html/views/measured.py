@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pointsman.report.html.charts.chart import BAR, Axis, Point, Rows, Series
+from pointsman.report.html.charts.chart import BAR, Axis, Point, Rows, Series, Table
 from pointsman.report.html.result import QUOTED, SIMULATED, Run
 from pointsman.report.html.views.view import View
 
@@ -48,13 +48,24 @@ def _remarks(groups: Sequence[Run]) -> Iterator[str]:
 
 
 def _chart(name: str, title: str, unit: str, runs: list[Run]) -> Rows:
+    """None of these can be below 0: lines of wide intervals end there, and the table has them
+    whole."""
     figures = [run.figures[name] for run in runs]
     points = tuple(
-        Point(each.value, float(place), each.low, each.high) for place, each in enumerate(figures)
+        Point(each.value, float(place), _not_below_0(each.low), each.high)
+        for place, each in enumerate(figures)
     )
     return Rows(
         title=title,
         x=Axis(f"{title}, {unit}"),
         names=tuple(run.name for run in runs),
         series=(Series(title, 0, points, BAR),),
+        table=Table(
+            ("", f"{title}, {unit}", "low", "high"),
+            tuple((run.name, f.value, f.low, f.high) for run, f in zip(runs, figures, strict=True)),
+        ),
     )
+
+
+def _not_below_0(low: float | None) -> float | None:
+    return None if low is None else max(0.0, low)
