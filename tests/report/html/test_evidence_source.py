@@ -71,7 +71,7 @@ def test_each_group_has_its_figures_and_its_decision(label):
 def test_the_verdict_is_a_line_a_group_and_whole_reasons_are_folded_below(label):
     result = evidence_result(label, "run-1")
     best, *lines = result.verdict.splitlines()
-    assert best == "Best of those accepted: g2_pd_disaggregated, before g1_multi_replica."
+    assert best == "Best of those accepted: g1_multi_replica, before g2_pd_disaggregated."
     assert [line.partition(": e2e_ms")[0] for line in lines] == [
         *("g1_multi_replica: accept", "g2_pd_disaggregated: accept")
     ]
@@ -101,7 +101,7 @@ def decide_alone(path):
 def test_a_decision_on_one_file_is_the_verdict(tmp_path):
     decision = decide_alone(write_envelope(tmp_path, mechanism()))
     (result,) = results_at([decision])
-    assert result.verdict.startswith("mechanism.json: accept. ")
+    assert result.verdict.startswith("mechanism.json: accept: ")
     assert ("Decision", "mechanism.decision.json, at 95%") in [
         (term, text.partition(", by")[0]) for term, text in result.basis
     ]
@@ -110,7 +110,7 @@ def test_a_decision_on_one_file_is_the_verdict(tmp_path):
 def test_of_several_decisions_each_is_said_with_its_file(label):
     decide_alone(write_envelope(label, mechanism()))
     lines = evidence_result(label, "a").verdict.splitlines()
-    assert lines.pop(0).endswith("before g1_multi_replica (decision.json).")
+    assert lines.pop(0).endswith("before g2_pd_disaggregated (decision.json).")
     named = [(line.partition(":")[0], line.rpartition(" ")[2]) for line in lines]
     assert named == [
         ("g1_multi_replica", "(decision.json)"),
