@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -78,6 +79,21 @@ def _nearest_file(path: Path) -> Path | None:
     return next((path.with_name(name) for name in near if path.with_name(name).is_file()), None)
 
 
+def unwritable(path: Path, error: OSError, what: str = "") -> MachineError:
+    """The error for a file that could not be written; ``what`` it is stands before its path.
+
+    Where there is no such folder it says how to make it.
+    """
+    where = f"cannot write {what}{path}"
+    there = next((each for each in path.parents if each.exists()), path.parent)
+    if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
+        make = shlex.join(["mkdir", "-p", str(path.parent)])
+        return MachineError(f"{where}: there is no folder {path.parent}; make it with: {make}")
+    if isinstance(error, NotADirectoryError | FileExistsError) and not there.is_dir():
+        return MachineError(f"{where}: {there} is a file; expected a folder")
+    return MachineError(f"{where}: {error.strerror}")
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that takes the place of ``path`` only when the block ends without error.
@@ -85,7 +101,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     A link is followed, a file keeps its permissions; a device or a named pipe is written straight
     into. Raises MachineError, naming the path, when the folder is missing or cannot be written.
     """
-    path = Path(os.path.realpath(path))
+    given, path = path, Path(os.path.realpath(path))
     mode = 0o666 & ~_umask()
     try:
         if path.exists():
@@ -97,7 +113,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             mode = stat.S_IMODE(kind)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritable(given, error) from error
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -106,7 +122,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     except BaseException as error:
         os.unlink(temporary)
         if isinstance(error, OSError) and not isinstance(error, MachineError):
-            raise MachineError(f"cannot write {path}: {error.strerror}") from error
+            raise unwritable(given, error) from error
         raise
 
 
@@ -124,7 +140,7 @@ def check_can_write(path: Path) -> None:
             os.close(handle)
             os.unlink(temporary)
     except OSError as error:
-        raise MachineError(f"cannot write {real}: {error.strerror}") from error
+        raise unwritable(path, error) from error
 
 
 def _umask() -> int:
