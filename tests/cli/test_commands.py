@@ -114,6 +114,17 @@ def test_output_is_written_by_its_suffix_and_the_table_is_still_printed(capsys, 
     assert f"wrote {target}" in err
 
 
+@pytest.mark.parametrize("flag", ["--output", "--report", "--timeline"])
+def test_a_file_that_takes_the_place_of_another_one_is_said_to(capsys, trace, tmp_path, flag):
+    target = tmp_path / "result.json"
+    command = ("compare", trace, "--replicas", 2, flag, target)
+    _, _, first = run(capsys, *command)
+    _, _, second = run(capsys, *command)
+    assert f"wrote {target}" in first
+    assert "(replaced)" not in first
+    assert f"wrote {target} (replaced)" in second
+
+
 def test_a_named_format_goes_to_the_file_alone(capsys, trace, tmp_path):
     target = tmp_path / "result.txt"
     command = ("compare", trace, "--replicas", 2, "--format", "csv", "--output", target)
