@@ -321,17 +321,41 @@ def test_a_folder_is_no_file(capsys, trace, tmp_path, words):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("compare", "t", "--replica", "2"), "unknown flag --replica; did you mean --replicas?"),
-        (("compare", "t", "--replicas", "2", "--slack", "5"), "did you mean --slack-ms?"),
-        (("trace", "info", "t", "--fromat=json"), "unknown flag --fromat; did you mean --format?"),
-        (("policies", "--zzz"), "unknown flag --zzz; see pointsman policies --help"),
+        (
+            ("compare", "t", "--replica", "2"),
+            "compare: unknown flag --replica; did you mean --replicas?; see pointsman compare",
+        ),
+        (
+            ("compare", "t", "--replicas", "2", "--slack", "5"),
+            "compare: unknown flag --slack; did you mean --slack-ms?; see pointsman compare",
+        ),
+        (
+            ("trace", "info", "t", "--fromat=json"),
+            "trace info: unknown flag --fromat; did you mean --format?; see pointsman trace info",
+        ),
+        (("policies", "--zzz"), "policies: unknown flag --zzz; see pointsman policies"),
+        (
+            ("compre", "t", "--replicas", "2"),
+            "unknown command compre; did you mean compare?; see pointsman",
+        ),
+        (("zzz",), "unknown command zzz; see pointsman"),
+        (
+            ("trace", "inof", "t"),
+            "trace: unknown action inof; did you mean info?; see pointsman trace",
+        ),
+        (
+            ("compare", "t", "--replicas", "2", "--format", "jsn"),
+            "compare: argument --format: 'jsn' is none of table, json, csv; did you mean json?;"
+            " see pointsman compare",
+        ),
     ],
 )
-def test_an_unknown_flag_is_refused_with_the_nearest_one(capsys, words, message):
+def test_an_unknown_word_is_one_line_with_the_nearest_one(capsys, words, message):
     with pytest.raises(SystemExit) as caught:
         main(words)
     assert caught.value.code == 2
-    assert message in capsys.readouterr().err
+    where = "" if message.startswith("unknown command") else " "
+    assert capsys.readouterr().err == f"pointsman{where or ': '}{message} --help\n"
 
 
 def test_help_lists_the_exit_codes(capsys):

@@ -88,6 +88,12 @@ def test_the_nearest_file_is_named_for_one_that_is_not_there(tmp_path):
         read_file(tmp_path / "other.csv")
 
 
+def test_an_ending_alone_makes_no_two_files_alike(tmp_path):
+    (tmp_path / "one.json").touch()
+    with pytest.raises(InputError, match=r"nothing\.json: no such file$"):
+        read_file(tmp_path / "nothing.json")
+
+
 def test_a_path_with_a_null_character_is_wrong_input():
     for read in (read_file, check_is_file):
         with pytest.raises(InputError, match="null character"):

@@ -17,6 +17,7 @@ from typing import IO
 from pointsman.core.errors import InputError, MachineError, PointsmanError
 
 _MOST_NAMES = 10_000  # of a folder, that one is looked up among
+_ALIKE_FRACTION = 0.6  # difflib's own, for close matches
 
 
 def read_file(path: Path) -> bytes:
@@ -76,7 +77,16 @@ def _nearest_file(path: Path) -> Path | None:
     except OSError:
         return None
     near = difflib.get_close_matches(path.name, names, n=3)
-    return next((path.with_name(name) for name in near if path.with_name(name).is_file()), None)
+    for name in near:
+        if _are_stems_alike(name, path.name) and path.with_name(name).is_file():
+            return path.with_name(name)
+    return None
+
+
+def _are_stems_alike(one: str, other: str) -> bool:
+    """What stands before the first dot: equal endings make no two names alike."""
+    stems = (one.partition(".")[0], other.partition(".")[0])
+    return difflib.SequenceMatcher(None, *stems).ratio() >= _ALIKE_FRACTION
 
 
 def unwritable(path: Path, error: OSError, what: str = "") -> MachineError:

@@ -43,10 +43,10 @@ def run(settings: PickerSettings, announce: Callable[[str], None], complain: Com
     with ExitStack() as stack:
         pages = admin = None
         if settings.pages is not None:
-            pages = stack.enter_context(listener_on(*settings.pages))
+            pages = stack.enter_context(listener_on(*settings.pages, "--pages"))
         if settings.router.admin is not None:
             where = settings.router.admin
-            admin = stack.enter_context(listener_on(where.host, where.port))
+            admin = stack.enter_context(listener_on(where.host, where.port, "--admin"))
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
         runner.run(Picking(settings, pages, admin).until_told(announce, complain))
 

@@ -31,7 +31,7 @@ def run(settings: RouterSettings, announce: Callable[[str], None], complain: Com
         admin = None
         if settings.admin is not None:
             where = settings.admin
-            admin = stack.enter_context(listener_on(where.host, where.port))
+            admin = stack.enter_context(listener_on(where.host, where.port, "--admin"))
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
         runner.run(Serving(settings, listener, admin).until_told(announce, complain))
 
