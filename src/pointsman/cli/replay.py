@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 0, or 1 when the log's own policy disagrees with the log."""
     from pointsman.core.files import check_is_file
+    from pointsman.dispatch.ledger import ALWAYS_NEEDED
     from pointsman.dispatch.log_file import read_log
     from pointsman.policies.catalogue import policy_named
     from pointsman.replay.replay import replay_other, replay_same
@@ -68,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in arguments.logs:
         check_is_file(path)
     log = read_log(*arguments.logs)
+    progress.announce_accounts(ALWAYS_NEEDED)
     results = [replay_other(log, other) for other in others] or [replay_same(log)]
     stories = timelines.Stories(arguments)
     if stories.are_wanted:
