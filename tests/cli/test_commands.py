@@ -114,6 +114,17 @@ def test_output_is_written_by_its_suffix_and_the_table_is_still_printed(capsys, 
     assert f"wrote {target}" in err
 
 
+@pytest.mark.parametrize("flag", ["--output", "--report", "--timeline"])
+def test_a_file_that_takes_the_place_of_another_one_is_said_to(capsys, trace, tmp_path, flag):
+    target = tmp_path / "result.json"
+    command = ("compare", trace, "--replicas", 2, flag, target)
+    _, _, first = run(capsys, *command)
+    _, _, second = run(capsys, *command)
+    assert f"wrote {target}" in first
+    assert "(replaced)" not in first
+    assert f"wrote {target} (replaced)" in second
+
+
 def test_a_named_format_goes_to_the_file_alone(capsys, trace, tmp_path):
     target = tmp_path / "result.txt"
     command = ("compare", trace, "--replicas", 2, "--format", "csv", "--output", target)
@@ -310,20 +321,41 @@ def test_a_folder_is_no_file(capsys, trace, tmp_path, words):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("compare", "t", "--replica", "2"), "unknown flag --replica; did you mean --replicas?"),
-        (("comapre", "t"), "unknown command 'comapre'; did you mean compare?"),
-        (("trace", "inof", "t"), "unknown action 'inof'; did you mean info?"),
-        (("zzz",), "unknown command 'zzz'; see pointsman --help"),
-        (("compare", "t", "--replicas", "2", "--slack", "5"), "did you mean --slack-ms?"),
-        (("trace", "info", "t", "--fromat=json"), "unknown flag --fromat; did you mean --format?"),
-        (("policies", "--zzz"), "unknown flag --zzz; see pointsman policies --help"),
+        (
+            ("compare", "t", "--replica", "2"),
+            "compare: unknown flag --replica; did you mean --replicas?; see pointsman compare",
+        ),
+        (
+            ("compare", "t", "--replicas", "2", "--slack", "5"),
+            "compare: unknown flag --slack; did you mean --slack-ms?; see pointsman compare",
+        ),
+        (
+            ("trace", "info", "t", "--fromat=json"),
+            "trace info: unknown flag --fromat; did you mean --format?; see pointsman trace info",
+        ),
+        (("policies", "--zzz"), "policies: unknown flag --zzz; see pointsman policies"),
+        (
+            ("compre", "t", "--replicas", "2"),
+            "unknown command compre; did you mean compare?; see pointsman",
+        ),
+        (("zzz",), "unknown command zzz; see pointsman"),
+        (
+            ("trace", "inof", "t"),
+            "trace: unknown action inof; did you mean info?; see pointsman trace",
+        ),
+        (
+            ("compare", "t", "--replicas", "2", "--format", "jsn"),
+            "compare: argument --format: 'jsn' is none of table, json, csv; did you mean json?;"
+            " see pointsman compare",
+        ),
     ],
 )
-def test_an_unknown_command_or_flag_is_refused_with_the_nearest_one(capsys, words, message):
+def test_an_unknown_word_is_one_line_with_the_nearest_one(capsys, words, message):
     with pytest.raises(SystemExit) as caught:
         main(words)
     assert caught.value.code == 2
-    assert message in capsys.readouterr().err
+    where = "" if message.startswith("unknown command") else " "
+    assert capsys.readouterr().err == f"pointsman{where or ': '}{message} --help\n"
 
 
 def test_help_lists_the_exit_codes(capsys):

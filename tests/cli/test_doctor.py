@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.bench.installed import Source, source_of
 from pointsman.cli.doctor import page, what_is_broken
 from pointsman.cli.installation import (
     GIVES,
     Installation,
     Requirement,
-    Source,
     extras_of,
     needed_packages,
-    source_of,
 )
 from pointsman.cli.machine import (
     Cache,

@@ -94,6 +94,13 @@ def test_bad_lines_that_are_left_out_are_reported(trace, tmp_path, capsys):
     assert "wrote 2 requests" in errors
 
 
+def test_a_conversion_that_replaces_a_file_says_so(trace, tmp_path, capsys):
+    out = tmp_path / "o.jsonl"
+    for said in (f"wrote 2 requests to {out};", f"wrote 2 requests to {out} (replaced);"):
+        assert main(["trace", "convert", str(trace), "--output", str(out)]) == 0
+        assert said in capsys.readouterr().err
+
+
 def test_convert_scales_the_rate_and_compresses_by_the_suffix(trace, tmp_path):
     out = tmp_path / "o.jsonl.zst"
     arguments = ["trace", "convert", str(trace), "--rate-scale", "4", "--output", str(out)]

@@ -16,6 +16,12 @@ def test_an_unknown_name_offers_the_nearest_known_one():
     assert "expected one of queue_aware, round_robin; did you mean round_robin?" in str(error)
 
 
+def test_the_nearest_name_stands_before_a_list_of_many_lines():
+    policies = [f"policy_number_{number}" for number in range(20)]
+    error = unknown_name("flags", "policy", "policy_numbr_7", policies)
+    assert "is unknown; did you mean policy_number_7?; expected one of policy_" in str(error)
+
+
 def test_a_long_value_is_cut():
     assert len(str(wrong_value("here", "id", "x" * 10_000, "a short string"))) < 200
 

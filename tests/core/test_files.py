@@ -34,10 +34,25 @@ def test_an_unfinished_file_leaves_nothing_behind(tmp_path, failure):
 
 
 def test_a_folder_that_is_not_there_is_one_error(tmp_path):
-    path = tmp_path / "nowhere" / "out.json"
-    wanted = r"cannot write .*nowhere/out\.json: No such file"
-    with pytest.raises(MachineError, match=wanted), whole_file(path):
+    folder = tmp_path / "no where"
+    with pytest.raises(MachineError) as caught, whole_file(folder / "out.json"):
         pass
+    assert str(caught.value) == (
+        f"cannot write {folder}/out.json: there is no folder {folder};"
+        f" make it with: mkdir -p '{folder}'"
+    )
+
+
+def test_a_missing_folder_is_named_as_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MachineError, match=r"make it with: mkdir -p out/deep$"):
+        check_can_write(Path("out/deep/demo.json"))
+
+
+def test_a_file_that_stands_where_a_folder_should_is_named(tmp_path):
+    (tmp_path / "out").write_bytes(b"")
+    with pytest.raises(MachineError, match=f"{tmp_path}/out is a file; expected a folder"):
+        check_can_write(tmp_path / "out" / "deep" / "demo.json")
 
 
 def test_whether_a_file_can_be_written_is_asked_without_a_trace(tmp_path):
@@ -71,6 +86,12 @@ def test_the_nearest_file_is_named_for_one_that_is_not_there(tmp_path):
         read_file(tmp_path / "fleet.tml")
     with pytest.raises(InputError, match=r"no such file$"):
         read_file(tmp_path / "other.csv")
+
+
+def test_an_ending_alone_makes_no_two_files_alike(tmp_path):
+    (tmp_path / "one.json").touch()
+    with pytest.raises(InputError, match=r"nothing\.json: no such file$"):
+        read_file(tmp_path / "nothing.json")
 
 
 def test_a_path_with_a_null_character_is_wrong_input():

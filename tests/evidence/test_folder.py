@@ -56,7 +56,9 @@ def test_rows_lie_beside_with_their_digest(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(MachineError, match=r"cannot write .*g0_single_replica\.json"):
+    with pytest.raises(
+        MachineError, match=r"cannot write .*g0_single_replica\.json: there is no folder"
+    ):
         write_envelope(tmp_path / "none", three_groups()[0])
 
 

@@ -135,7 +135,7 @@ GROUP = '[[replicas]]\ncount = 2\ndevice = "h100"\nmodel = "llama-3.1-8b"\n'
         ("model = 'llama-3.1-8b'\n", r"fleet.toml: replicas is missing"),
         ("replicas = []\n", "replicas is missing; expected at least one group"),
         ("replicas = 4\n", "replicas is 4; expected tables"),
-        (GROUP.replace("count", "cuont"), "field 'cuont' is unknown; .*; did you mean count?"),
+        (GROUP.replace("count", "cuont"), "field 'cuont' is unknown; did you mean count?"),
         (GROUP.replace("2", "0"), r"replicas\[0\]: count is 0; expected an integer >= 1"),
         (GROUP.replace("2", "2.5"), "count is 2.5"),
         (GROUP.replace("2", "5000"), "replicas is 5000; expected 1..4096"),

@@ -1,3 +1,4 @@
+import csv
 import json
 import math
 
@@ -171,6 +172,10 @@ def test_the_effect_of_another_policy_is_simulated_on_the_logs_requests(tmp_path
         (["--policy", "random", "--costs", "c.json"], "--costs goes with --fleet"),
         (["--policy", "random", "--model", "llama-3.1-8b"], "--model"),
         (["--policy", "random", "--fleet", "2xh100", "--format", "csv"], "does not go with csv"),
+        (
+            ["--policy", "random", "--policy", "queue_aware", "--report", "page.html"],
+            "--report draws the replay of one policy, and --policy is given 2 times",
+        ),
     ],
 )
 def test_flags_of_the_simulation_that_do_not_go_together_are_refused(
@@ -225,6 +230,48 @@ def test_another_policy_is_not_expected_to_agree(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "replayed: locality_aware(slack_ms=0)" in out
     assert "more; --format json lists all" in out
+
+
+def test_several_policies_are_replayed_in_the_order_given(tmp_path, capsys):
+    path = logged(tmp_path / "log", "round_robin")
+    several = ["--policy", "round_robin", "--policy", "locality_aware:slack_ms=0"]
+    alone = []
+    for place in (0, 2):
+        assert main(["replay", str(path), *several[place : place + 2]]) == 0
+        alone.append(capsys.readouterr().out)
+    assert main(["replay", str(path), *several]) == 0
+    assert capsys.readouterr().out == "\n".join(alone)
+
+
+def test_as_json_each_of_several_policies_has_the_document_of_one(tmp_path, capsys):
+    path = logged(tmp_path / "log", "round_robin")
+    alone = []
+    for name in ("queue_aware", "round_robin"):
+        assert main(["replay", str(path), "--policy", name, "--format", "json"]) == 0
+        alone.append(json.loads(capsys.readouterr().out))
+    both = ["--policy", "queue_aware", "--policy", "round_robin"]
+    assert main(["replay", str(path), *both, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "pointsman.replays/1"
+    assert found["replays"] == alone
+
+
+def test_as_csv_the_differences_of_several_policies_bear_their_names(tmp_path, capsys):
+    path = logged(tmp_path / "log", "round_robin")
+    both = ["--policy", "queue_aware", "--policy", "locality_aware:slack_ms=0"]
+    assert main(["replay", str(path), *both, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert {row["policy"] for row in rows} == {"queue_aware", "locality_aware(slack_ms=0)"}
+
+
+def test_several_policies_are_simulated_together(tmp_path, capsys):
+    path = logged(tmp_path / "log", "round_robin")
+    fleet = ["--fleet", "3xh100", "--model", "llama-3.1-8b", "--format", "json"]
+    both = ["--policy", "queue_aware", "--policy", "least_requests"]
+    assert main(["replay", str(path), *both, *fleet]) == 0
+    simulation = json.loads(capsys.readouterr().out)["simulation"]
+    names = {result["policy"] for result in simulation["results"]}
+    assert names == {"round_robin", "queue_aware", "least_requests"}
 
 
 def test_json_goes_to_a_file(tmp_path, capsys):

@@ -220,7 +220,8 @@ def test_a_port_in_use_is_one_clear_line(capsys):
         flags = ["--listen", f"127.0.0.1:{port}", "--replica", "http://127.0.0.1:9"]
         assert main(["serve", *flags]) == 1
     assert capsys.readouterr().err == (
-        f"pointsman: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+        f"pointsman: cannot listen on 127.0.0.1:{port}: Address already in use;"
+        f" try --listen 127.0.0.1:{port + 1}, or 127.0.0.1:0 for a free port\n"
     )
 
 

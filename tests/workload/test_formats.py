@@ -69,7 +69,7 @@ def test_content_of_no_known_format_is_refused(path):
     assert refused(path, b"Timestamp,Model\n1,GPT-4\n") == (
         "t.jsonl line 1: 'Timestamp,Model' begins no format known here;"
         " expected one of pointsman, mooncake, azure, bailian, burstgpt, vidur, vllm_timed_trace"
-        " (--format-in names one)"
+        " (--format-in names one; docs/formats.md shows how each looks)"
     )
 
 

@@ -18,5 +18,8 @@ class Missing:
 
 
 def listed(missing: Sequence[Missing]) -> str:
-    """All of them, one a line, each with its fix under it."""
-    return "".join(f"  {one.what}\n    -> {one.fix}\n" for one in missing)
+    """All of them, one a line; a fix stands once, under all that it mends."""
+    things: dict[str, str] = {}
+    for one in missing:
+        things[one.fix] = things.get(one.fix, "") + f"  {one.what}\n"
+    return "".join(f"{what}    -> {fix}\n" for fix, what in things.items())

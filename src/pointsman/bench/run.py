@@ -21,9 +21,11 @@ from pointsman.bench.client.progress import Progress, Watch
 from pointsman.bench.engines.machine import Machine
 from pointsman.bench.engines.protocol import Instance, Ports
 from pointsman.bench.engines.running import ports_for
+from pointsman.bench.engines.tiny_model import EXTRA
 from pointsman.bench.experiment import Experiment, GroupRun, Turn
 from pointsman.bench.group_file import Backend, Collected, backend_of, write_group
 from pointsman.bench.groups import Aside, Bench, GroupError, Serving, measured, serving, stage
+from pointsman.bench.installed import install_command
 from pointsman.bench.missing import Missing
 from pointsman.bench.own_command import run_command
 from pointsman.bench.preflight import Host, Plans, missing_for
@@ -113,7 +115,7 @@ def missing_for_bench(bench: Bench, new_folder: Path | None = None) -> tuple[Mis
 def _not_to_be_made(experiment: Experiment) -> Iterator[Missing]:
     for name in missing_for_tiny(experiment):
         what = f"the module {name}, by which the model {experiment.model.id} is made"
-        yield Missing(what, "pip install 'pointsman[llamacpp]'")
+        yield Missing(what, install_command(EXTRA))
 
 
 def _other_versions(bench: Bench) -> Iterator[Missing]:

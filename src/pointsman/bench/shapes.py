@@ -45,8 +45,8 @@ def model_of(experiment: Experiment) -> Model:
     """
     wanted = experiment.model
     path = wanted.id
-    if _is_tiny(experiment) and not missing_for_tiny(experiment):
-        path = str(tiny_model())
+    if _is_tiny(experiment):
+        path = str(tiny_path() if missing_for_tiny(experiment) else tiny_model())
     name = wanted.served_name or _name_of(wanted.id)
     return Model(path, name, wanted.revision, wanted.tokenizer, wanted.dtype)
 

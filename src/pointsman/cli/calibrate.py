@@ -63,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     progress.announce_fit()
     result = calibrate(recording, arguments.fit_first, repeats)
     if arguments.cost_file is not None:
+        said = options.will_be_written(arguments.cost_file)
         write_cost_file(arguments.cost_file, result.file)
-        options.say(f"wrote {arguments.cost_file}")
+        options.say(said)
     options.deliver(arguments, lambda form: calibration_text(result, form))
     return 0

@@ -56,7 +56,7 @@ def what_is_broken(installation: Installation, machine: Machine) -> tuple[str, .
         broken.append(f"packages: {', '.join(missing)}; install Pointsman again with pip")
     if machine.cache.trouble is not None:
         broken.append(
-            f"compile cache: {machine.cache.trouble}; every run compiles anew, some 20 s for a"
+            f"compile cache: {machine.cache.trouble}; every run compiles anew, some 40 s for a"
             " fleet: set NUMBA_CACHE_DIR to a folder that can be written"
         )
     return tuple(broken)

@@ -6,16 +6,13 @@ told too.
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
-from urllib.parse import unquote, urlparse
 
-PACKAGE = "pointsman"
+from pointsman.bench.installed import PACKAGE, Source, source_of
 
 GIVES = {
     "ray": "plan over a Ray cluster (--cluster), and the adapter for Ray Serve",
@@ -78,19 +75,6 @@ class Extra:
     def is_installed(self) -> bool:
         """Whether all of it is there; an extra that this install does not know is not."""
         return bool(self.requirements) and all(each.is_met for each in self.requirements)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What pip was given: a folder, or the package's name."""
-
-    text: str = PACKAGE
-    is_editable: bool = False
-
-    def command(self, extra: str) -> str:
-        """How an extra is added to such an install."""
-        flag = "--editable " if self.is_editable else ""
-        return f"pip install {flag}{shlex.quote(f'{self.text}[{extra}]')}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -160,18 +144,3 @@ def look_at_installation() -> Installation:
         requirements=needed_packages(lines),
         extras=extras_of(lines, names, source_of(package.read_text("direct_url.json"))),
     )
-
-
-def source_of(direct_url: str | None) -> Source:
-    """What the metadata's direct_url.json says (PEP 610); None: it came from an index.
-
-    One that is damaged says nothing: it is told how extras come from an index.
-    """
-    try:
-        told = {} if direct_url is None else json.loads(direct_url)
-    except ValueError:
-        told = {}
-    parts = urlparse(str(told.get("url", "")))
-    if parts.scheme != "file":
-        return Source()
-    return Source(unquote(parts.path), bool(told.get("dir_info", {}).get("editable", False)))

@@ -261,11 +261,27 @@ def deliver_report(
 
 def write_page(path: Path, page: str) -> None:
     """Write a page, whole or not at all, and say so."""
+    say(write_text(path, page))
+
+
+def write_text(path: Path, text: str) -> str:
+    """Write a file, whole or not at all; what to say of it."""
     from pointsman.core.files import whole_file
 
+    said = will_be_written(path)
     with whole_file(path) as file:
-        file.write(page.encode())
-    say(f"wrote {path}")
+        file.write(text.encode())
+    return said
+
+
+def will_be_written(path: Path) -> str:
+    """What to say of a file once it is written; asked before that, for it may replace one."""
+    return f"wrote {path}{replaced_note(path)}"
+
+
+def replaced_note(path: Path) -> str:
+    """What is said behind the name of a file that takes the place of one that is there."""
+    return " (replaced)" if path.is_file() else ""
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
@@ -329,17 +345,14 @@ def form_of(arguments: argparse.Namespace) -> str:
 
 def deliver(arguments: argparse.Namespace, render: Callable[[str], str]) -> None:
     """Print or write a result; ``render`` gives its text in a format."""
-    from pointsman.core.files import whole_file
-
     form = form_of(arguments)
     if arguments.output is None:
         sys.stdout.write(render(form))
         return
-    with whole_file(arguments.output) as file:
-        file.write(render(form).encode())
+    said = write_text(arguments.output, render(form))
     if arguments.format is None:
         sys.stdout.write(render("table"))
-    say(f"wrote {arguments.output}")
+    say(said)
 
 
 def say(message: str) -> None:

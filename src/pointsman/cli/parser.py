@@ -1,4 +1,6 @@
-"""Parsing of the command line: no abbreviations, and the nearest flag for an unknown one.
+"""Parsing of the command line: no abbreviations, and the nearest word for an unknown one.
+
+What is wrong is one line that says where the help is, not the whole usage.
 
 A flag whose action ``comes_first`` is taken before all others, wherever it stands.
 """
@@ -8,7 +10,9 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+_HELP = "--help"
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,12 +28,13 @@ class Parser(argparse.ArgumentParser):
 
         Otherwise a misspelt flag that is required would be said to be missing.
         """
-        if args and self._subparsers is not None:
-            self._check_action(args[0])
+        is_value = False
         for word in args or ():
-            if word == "--" or word in self._actions_by_name():
+            is_command = self._subparsers is not None and not (is_value or word.startswith("-"))
+            if word == "--" or is_command:  # the command's own parser checks what follows
                 break
             self._check_flag(word)
+            is_value = self._takes_value(word)
         return super().parse_known_args(self._in_order(args), namespace)
 
     def _in_order(self, words: Sequence[str] | None) -> Sequence[str] | None:
@@ -50,26 +55,34 @@ class Parser(argparse.ArgumentParser):
             is_value = not is_value and word in firsts
         return first + rest
 
-    def _actions_by_name(self) -> Iterable[str]:
-        """The subcommands, whose own parsers check what follows."""
-        if self._subparsers is None:
-            return ()
-        return self._subparsers._group_actions[0].choices or ()
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2: the message, and where the help is in place of the usage."""
+        see = "" if _HELP in message else f"; see {self.prog} {_HELP}"
+        self.exit(2, f"{self.prog}: {message}{see}\n")
 
-    def _check_action(self, word: str) -> None:
-        """Of the first word: behind a flag it may be the flag's value."""
-        if word.startswith("-") or self._subparsers is None or word in self._actions_by_name():
+    def _takes_value(self, word: str) -> bool:
+        action = self._option_string_actions.get(word)
+        return action is not None and action.nargs != 0
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As ever, with the nearest choice said."""
+        choices = action.choices
+        if choices is None or value in choices:
             return
-        kind = str(self._subparsers._group_actions[0].metavar).lower()
-        near = difflib.get_close_matches(word, self._actions_by_name(), n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; see {self.prog} --help"
-        self.error(f"unknown {kind} {word!r}{hint}")
+        near = _nearest(str(value), map(str, choices))
+        if isinstance(action, argparse._SubParsersAction):
+            self.error(f"unknown {str(action.metavar).lower()} {value}{near}")
+        known = ", ".join(map(str, choices))
+        raise argparse.ArgumentError(action, f"{value!r} is none of {known}{near}")
 
     def _check_flag(self, word: str) -> None:
         flag = word.partition("=")[0]
         known = self._option_string_actions
         if not flag.startswith("--") or " " in flag or flag in known:
             return
-        near = difflib.get_close_matches(flag, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; see {self.prog} --help"
-        self.error(f"unknown flag {flag}{hint}")
+        self.error(f"unknown flag {flag}{_nearest(flag, known)}")
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

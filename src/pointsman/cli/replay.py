@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,13 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--policy",
+        action="append",
         metavar="NAME[:p=v]",
-        help="another policy; without it the log's own, which has to agree (exit code 1 if not)",
+        help="another policy; repeat it; without it the log's own, which has to agree (exit code 1"
+        " if not)",
     )
     parser.add_argument(
         "--fleet",
         metavar="FLEET",
-        help="simulate the log's requests on such a fleet under both policies besides, as"
+        help="simulate the log's requests on such a fleet under all policies besides, as"
         f" compare does: {fleet_flags.FLEET_HELP}",
     )
     parser.add_argument(
@@ -53,32 +56,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 0, or 1 when the log's own policy disagrees with the log."""
     from pointsman.core.files import check_is_file
+    from pointsman.dispatch.ledger import ALWAYS_NEEDED
     from pointsman.dispatch.log_file import read_log
     from pointsman.policies.catalogue import policy_named
     from pointsman.replay.replay import replay_other, replay_same
-    from pointsman.report.replay import replay_document, replay_text
+    from pointsman.report.replay import replay_document, replays_text
     from pointsman.report.timeline.recorded import story_of_log
 
     _check_flags(arguments)
-    other = policy_named(arguments.policy) if arguments.policy else None
+    others = [policy_named(text) for text in arguments.policy or ()]
     for path in arguments.logs:
         check_is_file(path)
     log = read_log(*arguments.logs)
-    result = replay_same(log) if other is None else replay_other(log, other)
+    progress.announce_accounts(ALWAYS_NEEDED)
+    results = [replay_other(log, other) for other in others] or [replay_same(log)]
     stories = timelines.Stories(arguments)
     if stories.are_wanted:
-        stories.add(story_of_log(log, f"recorded: {result.recorded_policy}"))
+        stories.add(story_of_log(log, f"recorded: {results[0].recorded_policy}"))
     effect = None
-    if other is not None and arguments.fleet is not None:
-        effect = _effect(arguments, log, other, stories)
-    options.deliver(arguments, lambda form: replay_text(result, form, effect))
+    if arguments.fleet is not None:
+        effect = _effect(arguments, log, others, stories)
+    options.deliver(arguments, lambda form: replays_text(results, form, effect))
     name = arguments.logs[0].name
-    options.deliver_report(arguments, name, lambda: replay_document(result, effect))
+    options.deliver_report(arguments, name, lambda: replay_document(results[0], effect))
     stories.deliver()
-    return EXIT_DIFFERS if other is None and result.differences else 0
+    return EXIT_DIFFERS if not others and results[0].differences else 0
 
 
 def _check_flags(arguments: argparse.Namespace) -> None:
+    if arguments.report is not None and len(arguments.policy or ()) > 1:
+        raise InputError(
+            f"--report draws the replay of one policy, and --policy is given"
+            f" {len(arguments.policy)} times; expected it once, or no --report"
+        )
     if arguments.fleet is None:
         for name in (*fleet_flags.FLEET_ONLY, "costs"):
             if getattr(arguments, name) is not None:
@@ -90,9 +100,9 @@ def _check_flags(arguments: argparse.Namespace) -> None:
 
 
 def _effect(
-    arguments: argparse.Namespace, log: Log, other: Policy, stories: timelines.Stories
+    arguments: argparse.Namespace, log: Log, others: Sequence[Policy], stories: timelines.Stories
 ) -> FleetComparison:
-    """Both policies on the log's requests, on the fleet that the flags describe."""
+    """All policies on the log's requests, on the fleet that the flags describe."""
     from pointsman.comparison.fleets import Trial, compare_on_fleet
     from pointsman.fleet.objectives import with_objectives
     from pointsman.replay.replay import recorded_policy
@@ -101,7 +111,7 @@ def _effect(
 
     objectives = fleet_flags.objectives_of_flags(arguments)
     recorded = recorded_policy(log.head)
-    policies = [recorded, *with_objectives([arguments.policy], [other], objectives)]
+    policies = [recorded, *with_objectives(arguments.policy, others, objectives)]
     description = fleet_flags.described_fleet(arguments, objectives)
     trial = Trial(
         objectives=objectives,

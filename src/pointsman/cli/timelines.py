@@ -80,6 +80,7 @@ class Stories:
         if self._arguments.timeline is not None:
             from pointsman.report.timeline.file import write_timeline
 
+            said = options.will_be_written(self._arguments.timeline)
             for note in write_timeline(stories, self._arguments.timeline):
                 options.say(f"timeline of {note}")
-            options.say(f"wrote {self._arguments.timeline}; open it at https://ui.perfetto.dev")
+            options.say(f"{said}; open it at https://ui.perfetto.dev")

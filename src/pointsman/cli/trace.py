@@ -15,6 +15,7 @@ from pointsman.cli.options import (
     deliver,
     read_options,
     read_trace,
+    replaced_note,
     say,
 )
 
@@ -202,10 +203,11 @@ def _generate(arguments: argparse.Namespace) -> int:
 def _write(workload: Workload, path: Path) -> int:
     from pointsman.workload.writer import write_workload
 
+    replaced = replaced_note(path)
     with progress.working(f"writing {path.name}", len(workload)):
         write_workload(workload, path)
     source = workload.source
-    notes = [f"wrote {len(workload):,} requests to {path}"]
+    notes = [f"wrote {len(workload):,} requests to {path}{replaced}"]
     if source.out_of_order:
         notes.append(f"{source.out_of_order:,} rows were out of order and are sorted")
     say("; ".join(notes))

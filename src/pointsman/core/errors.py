@@ -13,6 +13,7 @@ import difflib
 from collections.abc import Iterable
 
 _SHOWN_CHARACTERS = 80
+_LONG_CHARACTERS = 200
 
 
 class PointsmanError(Exception):
@@ -44,13 +45,14 @@ def missing_field(where: str, name: str, wanted: str) -> InputError:
 
 
 def unknown_name(where: str, kind: str, name: str, known: Iterable[str]) -> InputError:
-    """A name outside a known set, with the nearest known one."""
+    """A name outside a known set, with the nearest known one, which stands before a long list."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return InputError(
-        f"{where}: {kind} {shown(name)} is unknown; expected one of {', '.join(names)}{hint}"
-    )
+    hints = [f"expected one of {', '.join(names)}"]
+    if near:
+        place = 0 if len(hints[0]) > _LONG_CHARACTERS else 1
+        hints.insert(place, f"did you mean {near[0]}?")
+    return InputError(f"{where}: {kind} {shown(name)} is unknown; {'; '.join(hints)}")
 
 
 def shown(value: object) -> str:

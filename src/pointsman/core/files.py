@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from pointsman.core.errors import InputError, MachineError, PointsmanError
 
 _SHOWN_NAME = 40  # characters of a file's name in that of its unfinished one
 _MOST_NAMES = 10_000  # of a folder, that one is looked up among
+_ALIKE_FRACTION = 0.6  # difflib's own, for close matches
 
 
 def read_file(path: Path) -> bytes:
@@ -76,7 +78,31 @@ def _nearest_file(path: Path) -> Path | None:
     except OSError:
         return None
     near = difflib.get_close_matches(path.name, names, n=3)
-    return next((path.with_name(name) for name in near if path.with_name(name).is_file()), None)
+    for name in near:
+        if _are_stems_alike(name, path.name) and path.with_name(name).is_file():
+            return path.with_name(name)
+    return None
+
+
+def _are_stems_alike(one: str, other: str) -> bool:
+    """What stands before the first dot: equal endings make no two names alike."""
+    stems = (one.partition(".")[0], other.partition(".")[0])
+    return difflib.SequenceMatcher(None, *stems).ratio() >= _ALIKE_FRACTION
+
+
+def unwritable(path: Path, error: OSError, what: str = "") -> MachineError:
+    """The error for a file that could not be written; ``what`` it is stands before its path.
+
+    Where there is no such folder it says how to make it.
+    """
+    where = f"cannot write {what}{path}"
+    there = next((each for each in path.parents if each.exists()), path.parent)
+    if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
+        make = shlex.join(["mkdir", "-p", str(path.parent)])
+        return MachineError(f"{where}: there is no folder {path.parent}; make it with: {make}")
+    if isinstance(error, NotADirectoryError | FileExistsError) and not there.is_dir():
+        return MachineError(f"{where}: {there} is a file; expected a folder")
+    return MachineError(f"{where}: {error.strerror}")
 
 
 @contextmanager
@@ -86,7 +112,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     A link is followed, a file keeps its permissions; a device or a named pipe is written straight
     into. Raises MachineError, naming the path, when the folder is missing or cannot be written.
     """
-    path = Path(os.path.realpath(path))
+    given, path = path, Path(os.path.realpath(path))
     mode = 0o666 & ~_umask()
     try:
         if path.exists():
@@ -98,7 +124,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             mode = stat.S_IMODE(kind)
         handle, temporary = _unfinished(path)
     except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritable(given, error) from error
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -107,7 +133,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     except BaseException as error:
         os.unlink(temporary)
         if isinstance(error, OSError) and not isinstance(error, MachineError):
-            raise MachineError(f"cannot write {path}: {error.strerror}") from error
+            raise unwritable(given, error) from error
         raise
 
 
@@ -125,7 +151,7 @@ def check_can_write(path: Path) -> None:
             os.close(handle)
             os.unlink(temporary)
     except OSError as error:
-        raise MachineError(f"cannot write {real}: {error.strerror}") from error
+        raise unwritable(path, error) from error
 
 
 def _unfinished(path: Path) -> tuple[int, str]:

@@ -34,6 +34,9 @@ Ids = NDArray[np.int32]
 
 FIRST_SLOTS = 256
 
+# The kernels that every choice needs: where they are not in the cache, nor are most of the others.
+ALWAYS_NEEDED = (fill_view, sent)
+
 
 class Needs(NamedTuple):
     """What a held request brings to the replica that it is held for: the time of its prefill there,

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Literal
 
 from pointsman.core.checks import check_integer
-from pointsman.core.errors import InputError, MachineError
+from pointsman.core.errors import InputError
+from pointsman.core.files import unwritable
 
 MOST_BYTES = 1 << 40
 
@@ -74,7 +75,7 @@ class LogFiles:
                 self._refuse_those_of_another_run(path)
             self.open_file: IO[bytes] | None = _opened(path, "ab")
         except OSError as error:
-            raise MachineError(f"cannot write decision log {path}: {error.strerror}") from error
+            raise unwritable(path, error, "decision log ") from error
         self._identity = identity_of(os.fstat(self.open_file.fileno()))
 
     @property

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from pointsman.core.errors import InputError, MachineError, unknown_name, wrong_value
-from pointsman.core.files import read_file, unreadable
+from pointsman.core.errors import InputError, unknown_name, wrong_value
+from pointsman.core.files import read_file, unreadable, unwritable
 from pointsman.evidence.envelope import Envelope, ServingGroup, SideFile
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -131,7 +131,7 @@ def write_new(path: Path, content: bytes) -> None:
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritable(path, error) from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -143,7 +143,7 @@ def write_new(path: Path, content: bytes) -> None:
                 f"{path}: is there already, and results are never overwritten; choose another"
                 " --label"
             ) from None
-        raise MachineError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritable(path, error) from error
     finally:
         os.unlink(temporary)
 
@@ -156,5 +156,5 @@ def _made(folder: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise MachineError(f"cannot write {folder}: {error.strerror}") from error
+        raise unwritable(folder, error) from error
     return True

@@ -17,6 +17,7 @@ from pointsman.picker.service import PickerServer, grpc_module
 from pointsman.picker.tls import Identity
 from pointsman.router.edge import Complain
 from pointsman.router.listening import listener_on, url_of
+from pointsman.router.rehearsal import announce_compilation
 from pointsman.router.router_settings import RouterSettings
 from pointsman.router.service import Router
 
@@ -43,10 +44,10 @@ def run(settings: PickerSettings, announce: Callable[[str], None], complain: Com
     with ExitStack() as stack:
         pages = admin = None
         if settings.pages is not None:
-            pages = stack.enter_context(listener_on(*settings.pages))
+            pages = stack.enter_context(listener_on(*settings.pages, "--pages"))
         if settings.router.admin is not None:
             where = settings.router.admin
-            admin = stack.enter_context(listener_on(where.host, where.port))
+            admin = stack.enter_context(listener_on(where.host, where.port, "--admin"))
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
         runner.run(Picking(settings, pages, admin).until_told(announce, complain))
 
@@ -66,6 +67,7 @@ class Picking:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, told.put_nowait, number)
         settings = self.settings.router
+        announce_compilation(complain)
         router = Router(settings, complain)
         loop.add_signal_handler(signal.SIGHUP, router.reload)
         server = PickerServer(router, settings.limits.max_body_bytes, complain)

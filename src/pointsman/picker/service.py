@@ -75,7 +75,8 @@ class PickerServer:
             )
         except RuntimeError:
             raise MachineError(
-                f"cannot listen on {where}: the address is in use, or not ours"
+                f"cannot listen on {where}: the address is in use, or not ours; try another"
+                " --listen, such as 127.0.0.1:0 for a free port"
             ) from None
         return bound
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from pointsman.core.compiled import source_digest
-from pointsman.core.errors import InputError, MachineError
-from pointsman.core.files import check_can_write, read_file
+from pointsman.core.errors import InputError
+from pointsman.core.files import check_can_write, read_file, unwritable
 from pointsman.plan.candidate import Setup, ShapeResult
 from pointsman.plan.shapes import Shape
 from pointsman.workload.workload import Workload
@@ -61,7 +61,7 @@ class ResultsFile:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise MachineError(f"cannot write {self._path}: {error.strerror}") from error
+            raise unwritable(self._path, error) from error
 
     def _read(self, content: bytes) -> None:
         *lines, rest = content.split(b"\n")
@@ -90,7 +90,7 @@ class ResultsFile:
         try:
             os.truncate(self._path, size_bytes)
         except OSError as error:
-            raise MachineError(f"cannot write {self._path}: {error.strerror}") from error
+            raise unwritable(self._path, error) from error
 
 
 def setup_digest(setup: Setup, baseline: Shape) -> str:

@@ -27,6 +27,7 @@ ESTIMATE_SCHEMA = "pointsman.estimate/1"
 DECISION_SCHEMA = "pointsman.decision/1"
 TRACE_SCHEMA = "pointsman.trace/1"
 REPLAY_SCHEMA = "pointsman.replay/1"
+REPLAYS_SCHEMA = "pointsman.replays/1"  # of several policies
 
 FLEET_MODEL = "single-server, first come first served; caches unbounded, filled when routed"
 

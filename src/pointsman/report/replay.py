@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, fields
 from typing import Any
 
 from pointsman.comparison.fleets import FleetComparison
 from pointsman.replay.replay import Difference, Replay
-from pointsman.report.document import REPLAY_SCHEMA, head, text_of
+from pointsman.report.document import REPLAY_SCHEMA, REPLAYS_SCHEMA, head, text_of
 from pointsman.report.fleet_comparison import fleet_comparison_text
 from pointsman.report.fleet_document import fleet_comparison_document
 from pointsman.report.table import csv_text, number, text_table
@@ -37,12 +38,43 @@ def replay_text(replay: Replay, form: str, effect: FleetComparison | None = None
     return _table(replay) + _SIMULATED + fleet_comparison_text(effect, ReadOptions(), form)
 
 
+def replays_text(
+    replays: Sequence[Replay], form: str, effect: FleetComparison | None = None
+) -> str:
+    """Several policies on one log, one after the other as ``replay_text`` has each.
+
+    As json each has its document in ``replays``, as csv its rows with its name before them.
+    """
+    if len(replays) == 1:
+        return replay_text(replays[0], form, effect)
+    if form == "json":
+        each = {"replays": [replay_document(replay, None) for replay in replays]}
+        return text_of({**head(REPLAYS_SCHEMA), **each, **_simulation(effect)})
+    if form == "csv":
+        names = ["policy", *(field.name for field in fields(Difference))]
+        rows = [
+            (replay.replayed_policy, *astuple(item))
+            for replay in replays
+            for item in replay.differences
+        ]
+        return csv_text(names, rows)
+    text = "\n".join(map(_table, replays))
+    if effect is None:
+        return text
+    simulated = _SIMULATED.replace("the other policy", "the other policies")
+    return text + simulated + fleet_comparison_text(effect, ReadOptions(), form)
+
+
 def replay_document(replay: Replay, effect: FleetComparison | None) -> dict[str, Any]:
     """All that was found, and the simulation where there is one."""
     facts = {**asdict(replay), "agreeing": replay.agreeing}
-    if effect is not None:
-        facts["simulation"] = fleet_comparison_document(effect, ReadOptions())
-    return {**head(REPLAY_SCHEMA), **facts}
+    return {**head(REPLAY_SCHEMA), **facts, **_simulation(effect)}
+
+
+def _simulation(effect: FleetComparison | None) -> dict[str, Any]:
+    if effect is None:
+        return {}
+    return {"simulation": fleet_comparison_document(effect, ReadOptions())}
 
 
 def _table(replay: Replay) -> str:

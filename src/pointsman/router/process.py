@@ -15,6 +15,7 @@ import uvloop
 from pointsman.router.edge import Complain
 from pointsman.router.listening import listener_on, url_of
 from pointsman.router.open_files import clients_with_files
+from pointsman.router.rehearsal import announce_compilation
 from pointsman.router.router_settings import RouterSettings
 from pointsman.router.service import Router
 
@@ -31,7 +32,7 @@ def run(settings: RouterSettings, announce: Callable[[str], None], complain: Com
         admin = None
         if settings.admin is not None:
             where = settings.admin
-            admin = stack.enter_context(listener_on(where.host, where.port))
+            admin = stack.enter_context(listener_on(where.host, where.port, "--admin"))
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
         runner.run(Serving(settings, listener, admin).until_told(announce, complain))
 
@@ -50,6 +51,7 @@ class Serving:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, told.put_nowait, number)
+        announce_compilation(complain)
         router = Router(self.settings, complain)
         loop.add_signal_handler(signal.SIGHUP, router.reload)
         await router.start(self.listener)

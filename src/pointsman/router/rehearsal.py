@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
+from pointsman.core.compiled import Kernel
 from pointsman.dispatch.dispatcher import Dispatcher, Ending, Question, Rules
 from pointsman.dispatch.facts import ReplicaFacts
+from pointsman.dispatch.ledger import ALWAYS_NEEDED
 from pointsman.dispatch.pair_dispatcher import PairDispatcher, PairFleet
 from pointsman.dispatch.pair_ledger import Pairs, pairs_of
 from pointsman.dispatch.prefix_index import Chain
+from pointsman.dispatch.prefix_table import hold
 from pointsman.router.prompt import BLOCK_TOKENS
+
+# Which every rehearsal calls.
+KERNELS: tuple[Kernel, ...] = (*ALWAYS_NEEDED, hold)
+# Measured on an idle core of 2026: 9 s.
+COMPILING = (
+    "compiling the router, once for this version of Pointsman: some 10 s of an idle core, more"
+    " where others use the cores; it listens after that"
+)
+
+
+def announce_compilation(say: Callable[[str], None], kernels: Iterable[Kernel] = KERNELS) -> None:
+    """Say that what a choice runs is compiled now, if no process has done that before."""
+    if not all(kernel.is_cached() for kernel in kernels):
+        say(COMPILING)
 
 
 def compile_for(rules: Rules, replicas: int) -> None:

@@ -127,7 +127,8 @@ def _format_of(head: Sequence[tuple[int, bytes]], name: str, options: ReadOption
         text = line[:200].decode("utf-8", "replace")
         raise InputError(
             f"{name} line {number}: {shown(text)} begins no format known here;"
-            f" expected one of {', '.join(FORMATS)} (--format-in names one)"
+            f" expected one of {', '.join(FORMATS)} (--format-in names one;"
+            " docs/formats.md shows how each looks)"
         )
     return found
 

@@ -88,11 +88,16 @@ def progress_line(progress: Progress) -> str:
         f"{progress.elapsed_ms / 1e3:.0f} s",
         f"{progress.sent} of {progress.planned} sent",
         f"{progress.ended} ended",
-        f"{progress.rate_rps:.3g}/s",
+        f"{_figure(progress.rate_rps)}/s",
         f"{progress.errors} {'error' if progress.errors == 1 else 'errors'}",
     ]
     if progress.queued:
         words.append(f"{progress.queued} wait in the client")
     if progress.ttft_ms is not None:
-        words.append(f"TTFT {progress.ttft_ms:.3g} ms")
+        words.append(f"TTFT {_figure(progress.ttft_ms)} ms")
     return ", ".join(words)
+
+
+def _figure(value: float) -> str:
+    """Three digits that count, never with an exponent."""
+    return f"{float(f'{value:.3g}'):,.15g}"

@@ -25,13 +25,14 @@ from pointsman.bench.engines.protocol import (
     local_url,
 )
 from pointsman.bench.engines.running import Running
+from pointsman.bench.engines.tiny_model import EXTRA, tiny_path
+from pointsman.bench.installed import install_command
 from pointsman.bench.missing import Missing
 from pointsman.core.errors import InputError
 
 SERVER = "pointsman.bench.engines.llamacpp_server"
 SLOTS = 8
 CONTEXT_TOKENS = 4096
-_FIX = "pip install 'pointsman[llamacpp]'"
 _MAGIC = b"GGUF"
 
 
@@ -56,11 +57,12 @@ class LlamaCpp:
         return said_at(url, "/props", "build_info")
 
     def missing(self, instances: Sequence[Instance], machine: Machine) -> list[Missing]:
-        """The wheel and the model's file."""
+        """The wheel and the model's file; the tiny one would be made here."""
         found, ours = missing_at_urls(instances), to_start(instances)
         if ours:
-            found += missing_modules(self.python, ("xllamacpp",), _FIX)
-        for path in sorted({instance.model.path for instance in ours}):
+            found += missing_modules(self.python, ("xllamacpp",), install_command(EXTRA))
+        to_be_made = set() if tiny_path().exists() else {str(tiny_path())}
+        for path in sorted({instance.model.path for instance in ours} - to_be_made):
             found += _missing_file(Path(path).expanduser())
         return found
 

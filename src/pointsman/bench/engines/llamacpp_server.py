@@ -12,6 +12,8 @@ import sys
 import threading
 from typing import Any
 
+from pointsman.bench.installed import lacks
+
 
 def parser() -> argparse.ArgumentParser:
     """The flags."""
@@ -61,7 +63,10 @@ def main() -> None:
         os.sched_setaffinity(0, {int(core) for core in asked.cores.split(",")})
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
-    import xllamacpp
+    try:
+        import xllamacpp
+    except ModuleNotFoundError as error:
+        sys.exit(f"llama.cpp does not start: {lacks(error.name or 'xllamacpp', 'llamacpp')}")
 
     try:
         server = xllamacpp.Server(_parameters(asked))

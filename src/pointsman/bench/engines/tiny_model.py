@@ -14,11 +14,15 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pointsman.bench.installed import lacks
+from pointsman.core.errors import MachineError
 
 HIDDEN = 256
 LAYERS = 4
@@ -30,6 +34,7 @@ FEED_FORWARD = 3 * HIDDEN
 CONTEXT = 8192
 
 NEEDS = ("gguf", "tokenizers")  # modules
+EXTRA = "llamacpp"  # which brings them
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -41,9 +46,13 @@ TRAINING_FILES = 150
 
 def tiny_model(folder: Path | None = None) -> Path:
     """The file, made at the first call; it is kept in ``folder``, else in the user's cache folder
-    ($XDG_CACHE_HOME or ~/.cache). Made at the same time by several, it is there once, whole."""
+    ($XDG_CACHE_HOME or ~/.cache). Made at the same time by several, it is there once, whole.
+
+    Raises MachineError, with the extra to install, where a module that makes it is missing.
+    """
     path = tiny_path(folder)
     if not path.exists():
+        _check_modules()
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".gguf")
         os.close(handle)
@@ -65,6 +74,12 @@ def models_folder() -> Path:
     """Where models that we make are kept."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "pointsman" / "models"
+
+
+def _check_modules() -> None:
+    for name in NEEDS:
+        if find_spec(name) is None:
+            raise MachineError(f"the tiny model cannot be made: {lacks(name, EXTRA)}")
 
 
 def tokenizer() -> Any:
@@ -156,4 +171,7 @@ def _tensors() -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 if __name__ == "__main__":
-    print(tiny_model())
+    try:
+        print(tiny_model())
+    except MachineError as missing:
+        sys.exit(str(missing))

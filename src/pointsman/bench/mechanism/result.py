@@ -15,7 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from pointsman.core.errors import InputError, MachineError
+from pointsman.core.errors import InputError
+from pointsman.core.files import unwritable
 from pointsman.evidence.envelope import MechanismRun
 
 PROJECT = "PAR-REPLICA"
@@ -51,7 +52,7 @@ def write_new(path: Path, result: MechanismRun) -> None:
             " expected a name of this run's own"
         ) from None
     except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror}") from None
+        raise unwritable(path, error) from None
     finally:
         os.unlink(temporary)
 
@@ -65,5 +66,5 @@ def _temporary_file(path: Path, text: bytes) -> str:
             file.write(text)
         os.chmod(temporary, 0o644)
     except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror}") from None
+        raise unwritable(path, error) from None
     return temporary
