@@ -43,7 +43,6 @@ class Share:
     pool: str
     requests: int
     busy_ms: float | None = None
-    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,6 @@ class Run:
     parameters: dict[str, float] = field(default_factory=dict)  # of the policy
     workload: str = ""  # which requests, as far as it is known
     fleet: str = ""  # all that was the same for every policy but the requests
-    gpus: int | None = None
     offered_rps: float | None = None
     latencies: dict[str, Latency] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from pointsman.report.html.quantities import TITLES
 from pointsman.report.html.result import AnswerTable, Cell, Column, Figure, Prediction, Result
 from pointsman.report.html.sources.decoding import decoded
-from pointsman.report.html.views.quantities import TITLES
 
 _COLUMNS = (
     Column("requests"),

@@ -110,9 +110,7 @@ def _row(result: _Result) -> tuple[str | float | None, ...]:
 
 def _run(result: _Result, name: str, workload: WorkloadFacts, fleet: str) -> Run:
     m = result.metrics
-    figures = {"hit_rate": m.cache_hit_rate, "requests_per_s": m.throughput_requests_per_s}
-    if m.cached_token_fraction is not None:
-        figures["cached_token_fraction"] = m.cached_token_fraction
+    cached = m.cached_token_fraction
     return Run(
         name=name,
         origin=SIMULATED,
@@ -122,9 +120,9 @@ def _run(result: _Result, name: str, workload: WorkloadFacts, fleet: str) -> Run
         fleet=fleet,
         offered_rps=workload.offered_rps,
         latencies=_latencies(result),
-        figures={name: Figure(value) for name, value in figures.items()},
+        figures={} if cached is None else {"cached_token_fraction": Figure(cached)},
         shares=tuple(
-            Share(str(number), "all", load.requests, load.busy_ms, load.tokens)
+            Share(str(number), "all", load.requests, load.busy_ms)
             for number, load in enumerate(result.replicas)
         ),
         skews={"all": {"requests": m.load_skew_ratio, "busy": m.busy_skew_ratio}},

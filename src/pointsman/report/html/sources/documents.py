@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pointsman.core.errors import InputError, missing_field, shown, unknown_name
+from pointsman.report.calibration import CALIBRATION_SCHEMA
+from pointsman.report.document import COMPARE_SCHEMA, REPLAY_SCHEMA
+from pointsman.report.fleet_document import FLEET_SCHEMA
 from pointsman.report.html.result import Result
 from pointsman.report.html.sources.calibration import calibration_result
 from pointsman.report.html.sources.compare import compare_result
@@ -15,14 +18,16 @@ from pointsman.report.html.sources.plan import plan_result
 from pointsman.report.html.sources.prediction_report import SCHEMA as PREDICTION_REPORT
 from pointsman.report.html.sources.prediction_report import prediction_result
 from pointsman.report.html.sources.replay import replay_result
+from pointsman.report.load_bench_document import BENCH_SCHEMA
+from pointsman.report.plan_document import PLAN_SCHEMA
 
 READERS: dict[str, Callable[[Any, str], Result]] = {
-    "pointsman.compare/1": compare_result,
-    "pointsman.fleet-comparison/1": fleet_result,
-    "pointsman.plan/1": plan_result,
-    "pointsman.policies-bench/1": bench_result,
-    "pointsman.replay/1": replay_result,
-    "pointsman.calibration/1": calibration_result,
+    COMPARE_SCHEMA: compare_result,
+    FLEET_SCHEMA: fleet_result,
+    PLAN_SCHEMA: plan_result,
+    BENCH_SCHEMA: bench_result,
+    REPLAY_SCHEMA: replay_result,
+    CALIBRATION_SCHEMA: calibration_result,
     PREDICTION_REPORT: prediction_result,
 }
 

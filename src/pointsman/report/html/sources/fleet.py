@@ -53,13 +53,7 @@ _COLUMNS = (
     Column("finished"),
     Column("offered"),
 )
-_RATES = (
-    "requests_per_s",
-    "output_tokens_per_s_per_gpu",
-    "cached_token_fraction",
-    "recomputed_token_fraction",
-    "utilisation",
-)
+_RATES = ("output_tokens_per_s_per_gpu", "cached_token_fraction")
 
 
 class _Interval(msgspec.Struct, frozen=True):
@@ -100,12 +94,9 @@ class ServingFacts(msgspec.Struct, frozen=True):
     ttft_ms: Spread
     tpot_ms: Spread
     e2e_ms: Spread
-    requests_per_s: float
     output_tokens_per_s_per_gpu: float
     goodput: _Goodput | None
     cached_token_fraction: float | None
-    recomputed_token_fraction: float | None
-    utilisation: float | None
     handoff: _Handoff | None = None
     stages: MeanStages = MeanStages()
 
@@ -261,7 +252,6 @@ def _run(result: _Result, name: str, against: str, facts: _Document, fleet: str)
         parameters=result.parameters,
         workload=facts.workload.identity,
         fleet=fleet,
-        gpus=facts.fleet.gpus,
         offered_rps=None if facts.fleet.conditions.closed_loop else facts.workload.offered_rps,
         latencies={
             name: latency(spread, result.quantiles, name) for name, spread in spreads_of(m).items()
@@ -319,10 +309,10 @@ def _figure(interval: _Interval | None) -> Figure | None:
 
 
 def _skews(skews: Skews) -> dict[str, float | None]:
-    return {"requests": skews.requests, "tokens": skews.tokens, "busy": skews.busy}
+    return {"requests": skews.requests, "busy": skews.busy}
 
 
 def _shares(result: _Result, split: int) -> Iterator[Share]:
     for number, each in enumerate(result.replicas):
         pool = "all" if not split else "prefill" if number < split else "decode"
-        yield Share(str(number), pool, each.requests, each.busy_ms, each.tokens)
+        yield Share(str(number), pool, each.requests, each.busy_ms)

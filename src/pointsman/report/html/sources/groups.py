@@ -56,7 +56,6 @@ def run_of_group(group: ServingGroup, rows: Repeats, decision: GroupDecision | N
         origin=SIMULATED if level == "simulation" else MEASURED,
         policy=policy,
         parameters=parameters,
-        gpus=layout.replicas * layout.tp * layout.pp if level == "real_engine_gpu" else None,
         offered_rps=group.workload.rate_rps,
         latencies=dict(_latencies(group, rows)),
         stages={each.name: each.mean_ms for each in group.stages if each.name != "e2e"},
@@ -133,15 +132,13 @@ def _figure(value: float, bounds: Bounds | None) -> Figure:
 
 
 def _shares(group: ServingGroup) -> Iterator[Share]:
-    """Requests and tokens of each replica in all repeats together."""
+    """Requests of each replica in all repeats together."""
     requests: Counter[tuple[str, str]] = Counter()
-    tokens: Counter[tuple[str, str]] = Counter()
     for repeat in group.repeats:
         for load in repeat.loads:
             requests[load.replica, load.pool] += load.requests
-            tokens[load.replica, load.pool] += load.tokens
     for (replica, pool), count in requests.items():
-        yield Share(replica, pool, count, tokens=tokens[replica, pool])
+        yield Share(replica, pool, count)
 
 
 def _over_time(rows: Repeats, names: tuple[str, ...]) -> ReasonsOverTime | None:

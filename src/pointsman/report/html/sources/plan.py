@@ -192,7 +192,6 @@ def _run(shape: _Shape, facts: _Document) -> Run:
         origin=SIMULATED,
         policy=shape.policy,
         group=shape.kind,
-        gpus=shape.gpus,
         latencies={
             name: latency(spread, {}, name) for name, spread in spreads_of(shape.metrics).items()
         },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pointsman.report.html.quantities import TITLES
 from pointsman.report.html.result import (
     MEASURED,
     SIMULATED,
@@ -13,7 +14,6 @@ from pointsman.report.html.result import (
     Run,
     runs_of,
 )
-from pointsman.report.html.views.quantities import TITLES
 
 _REMARK = (
     "Figures of {} stand as predictions beside those of {}, for their policies have one name and"

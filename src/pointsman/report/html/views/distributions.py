@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pointsman.metrics.distribution import QUANTILE_LEVELS
 from pointsman.report.html.charts.chart import Axis, Plot, Point, Series, Table
+from pointsman.report.html.quantities import TITLES
 from pointsman.report.html.result import Run
-from pointsman.report.html.views.quantities import TITLES
 from pointsman.report.html.views.view import View
 
 QUESTION = "How long do requests wait, from the luckiest to the last one?"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from pointsman.metrics.latency import Spread
 from pointsman.report.html.charts.chart import BAR, POINTS, Axis, Point, Rows, Series
+from pointsman.report.html.quantities import TITLES
 from pointsman.report.html.result import Run
-from pointsman.report.html.views.quantities import TITLES
 from pointsman.report.html.views.view import View
 
 QUESTION = "What does handing caches from prefill to decode cost?"

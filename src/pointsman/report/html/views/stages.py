@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pointsman.evidence.envelope import STAGE_NAMES
 from pointsman.report.html.charts.chart import PART, Axis, Point, Rows, Series, Table
+from pointsman.report.html.quantities import TITLES
 from pointsman.report.html.result import Run
-from pointsman.report.html.views.quantities import TITLES
 from pointsman.report.html.views.view import View
 from pointsman.report.table import number
 
