@@ -48,7 +48,7 @@ Repeats = Sequence[Sequence[JoinedRow]]
 
 def run_of_group(group: ServingGroup, rows: Repeats, decision: GroupDecision | None) -> Run:
     """One group; its rows, a list a repeat, may be missing."""
-    layout, level = group.layout, group.evidence_level
+    level = group.evidence_level
     policy, parameters = _rule(group)
     reasons = Counter(row.reason for repeat in rows for row in repeat if row.reason is not None)
     return Run(
