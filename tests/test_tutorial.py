@@ -61,9 +61,9 @@ def test_every_command_of_the_tutorial_prints_what_the_page_shows(clone):
 
 
 @pytest.mark.readme
-@pytest.mark.parametrize("document", ["docs/quick-start.md", "docs/first-policy.md"])
-def test_every_command_of_a_page_for_beginners_prints_what_it_shows(clone, document):
-    run_page(document, clone)
+@pytest.mark.parametrize("page", ["quick-start", "first-policy", "timeline", "formats", "plan"])
+def test_every_command_of_a_page_prints_what_it_shows_and_leaves_the_clone_as_it_is(clone, page):
+    run_page(f"docs/{page}.md", clone)
     assert shell("git status --porcelain", clone) == ""
 
 
