@@ -54,7 +54,7 @@ _ZSH = """
 compdef() { : }
 compset() { : }
 compadd() { shift; print -l -- "$@" }
-_files() { print -l -- *(N) }
+_files() { if [[ $1 == -g ]]; then print -l -- ${~2}(N); else print -l -- *(N); fi }
 source "$1"
 words=(${=2})
 [[ $2 == *" " ]] && words+=("")

@@ -207,6 +207,12 @@ function __pointsman_at --argument-names wanted
     end
     test "$at" = "$wanted"
 end
+function __pointsman_toml
+    set -l begun (string replace -r -- '^--[^=]*=' '' (commandline -ct))
+    for file in $begun*.toml $begun*/
+        echo $file
+    end
+end
 complete -c pointsman -f
 """
 
@@ -245,7 +251,7 @@ def _fish_at(command: Command) -> str:
 def _fish_values(values: Values) -> str:
     if values.words:
         words = " ".join(word for word in values.words if ":" not in word)
-        files = " (__fish_complete_suffix .toml)" if values.or_toml else ""
+        files = " (__pointsman_toml)" if values.or_toml else ""
         return f" -x -a {_fish_quoted(words + files)}"
     return " -r -F" if values.is_path else " -x"
 
