@@ -28,6 +28,9 @@ OFFERED = [
     ("pointsman trace generate --zipf", {"--zipf-exponent"}),
     ("pointsman compare --policy locality_", {"locality_aware", "locality_auto"}),
     ("pointsman completion z", {"zsh"}),
+    ("pointsman plan --device h1", {"h100", "h100-sxm"}),
+    ("pointsman compare --fleet 4xh1", {"4xh100", "4xh100-sxm"}),
+    ("pointsman compare --fleet fleet", {"fleet.toml"}),
     ("pointsman compare here", {"here.jsonl"}),
     ("pointsman compare --output here", {"here.jsonl"}),
 ]
@@ -39,6 +42,8 @@ NOT_OFFERED = [
     ("pointsman compare ", {"compare", "plan"}),
     ("pointsman compare -- --pol", {"--policy"}),
     ("pointsman compare -- --policy ", {"round_robin"}),
+    ("pointsman compare --policy locality_", {"locality_aware:slack_ms="}),
+    ("pointsman compare --fleet ", {".git", "here.jsonl"}),
 ]
 
 _BASH = """
@@ -56,7 +61,7 @@ _ZSH = """
 compdef() { : }
 compset() { : }
 compadd() { shift; print -l -- "$@" }
-_files() { print -l -- *(N) }
+_files() { if [[ $1 == -g ]]; then print -l -- ${~2}(N); else print -l -- *(N); fi }
 source "$1"
 words=(${=2})
 [[ $2 == *" " ]] && words+=("")
@@ -74,6 +79,8 @@ def folder(tmp_path_factory) -> Path:
     for shell in SHELLS:
         (folder / shell).write_text(printed(shell))
     (folder / "here.jsonl").write_text("")
+    (folder / "fleet.toml").write_text("")
+    (folder / ".git").mkdir()
     return folder
 
 
@@ -118,6 +125,27 @@ def test_bash_completes_a_value_behind_an_equals_sign(folder):
     """Which is a word of its own to bash."""
     assert offered("bash", folder, "pointsman compare --format = j") == {"json"}
     assert "table" in offered("bash", folder, "pointsman compare --format = ")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("pointsman compare --policy locality_aware : sl", {"slack_ms="}),
+        ("pointsman compare --policy = locality_aware : sl", {"slack_ms="}),
+        ("pointsman compare --policy = locality_awa", {"locality_aware"}),
+        ("pointsman compare --fleet 4xh100 : t", {"tp="}),
+        ("pointsman compare --fleet = 2xh100 : pre", {"prefill"}),
+    ],
+)
+def test_bash_completes_behind_a_colon_which_is_a_word_of_its_own_too(folder, line, words):
+    assert offered("bash", folder, line) == words
+
+
+def test_bash_completes_a_flag_and_its_value_where_they_are_not_cut(folder):
+    """As with a COMP_WORDBREAKS of a user's own."""
+    assert offered("bash", folder, "pointsman compare --format=j") == {"--format=json"}
+    line = "pointsman compare --policy=locality_aware:sl"
+    assert offered("bash", folder, line) == {"--policy=locality_aware:slack_ms="}
 
 
 def test_bash_takes_names_of_files_with_blanks_whole(folder):
@@ -210,7 +238,8 @@ def test_every_command_has_its_own_commands_flags_and_choices_in_the_script(shel
         assert script.below[path] == names
     for flag, choices in parser.values.items():
         assert script.values[flag] == choices
-    assert script.values["/compare --policy"] == set(POLICIES)
+    parameters = {f"{name}:{each}=" for name, p in POLICIES.items() for each in p.parameters}
+    assert script.values["/compare --policy"] == {*POLICIES, *parameters}
 
 
 def test_the_command_prints_the_script(capsys):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from pointsman.bench.engines.processes import free_ports
 from pointsman.dispatch.log_file import read_log
 from pointsman.policies.catalogue import POLICIES
 from pointsman.policies.policy import policy
@@ -109,9 +110,24 @@ def test_a_replica_that_is_not_there_is_a_503_that_says_why_and_when_to_come_bac
 
     url, response, left = run(main())
     assert (response.status, response.json["error"]["code"]) == (503, "no_replica_ready")
-    assert response.json["error"]["message"].endswith(f"; {url}: Connection refused")
+    assert response.json["error"]["message"].endswith(
+        f"; {url}: Connection refused; start one of them and ask again (/health says how each is)"
+    )
     assert response.headers["retry-after"] == "1"
     assert left == 0
+
+
+def test_three_replicas_that_are_not_there_are_named_and_the_others_counted():
+    async def main():
+        urls = [f"http://127.0.0.1:{port}" for port in free_ports(5)]
+        async with routing(urls) as (router, port), RawClient(port) as client:
+            members = router.membership.members
+            await until(lambda: all(member.state == "unreachable" for member in members))
+            return urls, (await client.post(CHAT, chat())).json["error"]["message"]
+
+    urls, message = run(main())
+    named = "".join(f"; {url}: Connection refused" for url in urls[:3])
+    assert f"{named}; and 2 more; start one of them" in message
 
 
 def test_an_error_of_the_replica_is_passed_on(tmp_path):

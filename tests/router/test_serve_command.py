@@ -10,6 +10,7 @@ from subprocess import PIPE
 
 import pytest
 
+from pointsman.bench.engines.processes import free_ports
 from pointsman.cli.edge_flags import limits_of, sessions_of
 from pointsman.cli.main import build_parser, main
 from pointsman.cli.resilience_flags import add_resilience
@@ -375,7 +376,21 @@ def test_listening_beyond_loopback_without_keys_is_warned_of(tmp_path):
             return router.process.stderr.read()
 
     assert "0.0.0.0 can be reached from other machines" in warnings()
-    assert warnings("--api-keys", str(keys)) == ""
+    assert "from other machines" not in warnings("--api-keys", str(keys))
+
+
+def test_replicas_that_are_not_there_are_said_on_its_own_terminal():
+    ports = free_ports(2)
+    flags = [flag for port in ports for flag in ("--replica", f"http://127.0.0.1:{port}")]
+    with serving(*flags, stderr=PIPE) as router:
+        lines = [router.process.stderr.readline() for _ in range(2)]
+        if "compiling" in lines[0]:  # the first start of a version
+            lines = [lines[1], router.process.stderr.readline()]
+    assert lines == [
+        f"pointsman: replica http://127.0.0.1:{ports[0]} cannot be reached: Connection refused\n",
+        f"pointsman: replica http://127.0.0.1:{ports[1]} cannot be reached: Connection refused;"
+        " no replica is ready\n",
+    ]
 
 
 def test_a_log_that_exists_is_refused(tmp_path, capsys):

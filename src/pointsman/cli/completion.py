@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pointsman.cli.completion_words import Values
 
 NAME = "completion"
 HELP = "print a script that completes commands, flags and choices in a shell"
 
+COUNTS = (1, 2, 4, 8)  # replicas of the groups that are offered
 SHELLS = ("bash", "zsh", "fish")
 _HOW = """\
 how to load it, in the shell's own start file to keep it:
@@ -38,16 +44,31 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _known_names() -> dict[str, tuple[str, ...]]:
-    """What flags take that have no choices of their own, by what they are called."""
-    from pointsman.costs.devices import known_devices
+def _known_names() -> dict[str, Values]:
+    """What flags take that have no choices of their own, by their names or their metavars."""
+    from pointsman.cli.completion_words import Values
+    from pointsman.costs.devices import SHORT_NAMES, known_devices
     from pointsman.costs.models import known_models
     from pointsman.policies.catalogue import POLICIES
 
-    policies = tuple(POLICIES)
+    parameters = (f"{name}:{each}=" for name, rule in POLICIES.items() for each in rule.parameters)
+    devices = (*SHORT_NAMES, *known_devices())
     return {
-        "--policy": policies,
-        "--baseline": policies,
-        "--model": tuple(known_models()),
-        "--device": tuple(known_devices()),
+        "--policy": Values((*POLICIES, *parameters)),
+        "--baseline": Values(tuple(POLICIES)),
+        "--model": Values(tuple(known_models())),
+        "--device": Values(devices),
+        "FLEET": Values(tuple(_fleets(devices)), or_toml=True),
     }
+
+
+def _fleets(devices: Iterable[str]) -> Iterator[str]:
+    """Groups of one word, and what may follow each."""
+    from pointsman.fleet.groups import ROLES
+    from pointsman.fleet.words import SHAPES
+
+    groups = [f"{count}x{device}" for device in devices for count in COUNTS]
+    yield from groups
+    for group in groups:
+        yield from (f"{group}:{shape}=" for shape in SHAPES)
+        yield from (f"{group}:{role}" for role in ROLES)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pointsman.cli.completion_words import Command, Values
 
 _PATH_WORDS = "@files"
+_TOML_WORD = "@toml"  # beside words: files of that ending too
 
 
 def script_for(shell: str, tree: Command) -> str:
@@ -23,19 +24,25 @@ def script_for(shell: str, tree: Command) -> str:
 _BASH = """\
 # Completes pointsman in bash. Load it with:  source <(pointsman completion bash)
 _pointsman() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
-    local at="" found="" ended="" i
-    # Bash cuts --flag=value into three words.
-    if [[ $word == "=" ]]; then
-        word=""
-    elif [[ $before == "=" ]]; then
-        before=${{COMP_WORDS[COMP_CWORD-2]}}
+    local i=$COMP_CWORD j last=${{COMP_WORDS[COMP_CWORD]}}
+    local word=$last before typed value flag="" at="" found="" ended="" each words=""
+    # Bash cuts --flag=value and name:parameter=value into several words.
+    while ((i > 1)) && [[ $word == [:=]* || ${{COMP_WORDS[i-1]}} == [:=] ]]; do
+        i=$((i - 1))
+        word=${{COMP_WORDS[i]}}$word
+    done
+    typed=${{word%"$last"}} before=${{COMP_WORDS[i-1]}} value=$word
+    if [[ $last == [:=]* ]]; then
+        typed=$word
     fi
-    for ((i = 1; i < COMP_CWORD; i++)); do
+    if [[ $word == --*=* ]]; then
+        before=${{word%%=*}} value=${{word#*=}} flag=${{word%%=*}}=
+    fi
+    for ((j = 1; j < i; j++)); do
         # Behind -- no word is a flag.
-        [[ ${{COMP_WORDS[i]}} == "--" ]] && before="" ended=yes
-        case "$at/${{COMP_WORDS[i]}}" in
-            {paths}) at="$at/${{COMP_WORDS[i]}}" ;;
+        [[ ${{COMP_WORDS[j]}} == "--" ]] && before="" ended=yes
+        case "$at/${{COMP_WORDS[j]}}" in
+            {paths}) at="$at/${{COMP_WORDS[j]}}" ;;
         esac
     done
     COMPREPLY=()
@@ -54,10 +61,24 @@ _pointsman() {{
     if [[ $found == {files} ]]; then
         compopt -o filenames 2>/dev/null
         local IFS=$'\\n'
-        COMPREPLY=($(compgen -f -- "$word"))
+        COMPREPLY=($(compgen -f -- "$value"))
     elif [[ -n $found ]]; then
-        COMPREPLY=($(compgen -W "$found" -- "$word"))
+        for each in $found; do
+            # What may follow a colon is offered once that is there.
+            [[ $each == *:* && $value != *:* || $each == {toml} ]] || words+=" $each"
+        done
+        COMPREPLY=($(compgen -W "$words" -- "$value"))
+        if [[ ${{COMPREPLY[0]-}} == *= ]]; then
+            compopt -o nospace 2>/dev/null
+        elif [[ " $found " == *" {toml} "* && -n $value && -z ${{COMPREPLY[0]-}} ]]; then
+            compopt -o filenames 2>/dev/null
+            local IFS=$'\\n'
+            COMPREPLY=($(compgen -f -X '!*.toml' -- "$value") $(compgen -d -- "$value"))
+        fi
     fi
+    # Of what is offered Bash wants what is behind its last cut.
+    COMPREPLY=("${{COMPREPLY[@]/#/$flag}}")
+    COMPREPLY=("${{COMPREPLY[@]#"$typed"}}")
 }}
 complete -F _pointsman pointsman
 """
@@ -66,10 +87,13 @@ _ZSH = """\
 #compdef pointsman
 # Completes pointsman in zsh. Load it after compinit with:  source <(pointsman completion zsh)
 _pointsman() {{
-    local word=${{words[CURRENT]}} before=${{words[CURRENT-1]}} at="" found="" ended="" i
+    local word=${{words[CURRENT]}} before=${{words[CURRENT-1]}} at="" found="" ended="" i each
+    local value=$word
+    local -a whole begun
     if [[ $word == --*=* ]]; then
         before=${{word%%=*}}
-        compset -P '*='
+        value=${{word#*=}}
+        compset -P 1 '*='
     fi
     for ((i = 2; i < CURRENT; i++)); do
         # Behind -- no word is a flag.
@@ -93,7 +117,24 @@ _pointsman() {{
     if [[ $found == {files} ]]; then
         _files
     elif [[ -n $found ]]; then
-        compadd -- ${{=found}}
+        for each in ${{=found}}; do
+            # What may follow a colon is offered once that is there.
+            if [[ $each == {toml} ]]; then
+                _files -g '*.toml'
+            elif [[ $each != *:* || $value == *:* ]]; then
+                if [[ $each == *= ]]; then
+                    begun+=($each)
+                else
+                    whole+=($each)
+                fi
+            fi
+        done
+        if (( $#begun )); then
+            compadd -S '' -- $begun
+        fi
+        if (( $#whole )); then
+            compadd -- $whole
+        fi
     fi
 }}
 if [[ ${{funcstack[1]}} == _pointsman ]]; then
@@ -128,6 +169,7 @@ def _cases(tree: Command) -> dict[str, str]:
         "flags": _arms(flags, 12),
         "arguments": _arms(arguments, 12),
         "files": _PATH_WORDS,
+        "toml": _TOML_WORD,
     }
 
 
@@ -137,7 +179,9 @@ def _taken(command: Command) -> str:
 
 
 def _words(values: Values) -> str:
-    return " ".join(values.words) or (_PATH_WORDS if values.is_path else "")
+    if not values.words:
+        return _PATH_WORDS if values.is_path else ""
+    return " ".join((*values.words, *([_TOML_WORD] if values.or_toml else [])))
 
 
 def _value_arms(command: Command) -> Iterator[tuple[str, str]]:
@@ -167,6 +211,12 @@ function __pointsman_at --argument-names wanted
     end
     test "$at" = "$wanted"
 end
+function __pointsman_toml
+    set -l begun (string replace -r -- '^--[^=]*=' '' (commandline -ct))
+    for file in $begun*.toml $begun*/
+        echo $file
+    end
+end
 complete -c pointsman -f
 """
 
@@ -179,7 +229,7 @@ def _fish(tree: Command) -> str:
 
 
 def _fish_lines(command: Command) -> Iterator[str]:
-    start = f"complete -c pointsman -n '__pointsman_at \"{command.path}\"'"
+    start = f"complete -c pointsman -n '{_fish_at(command)}'"
     for each in command.below:
         yield f"{start} -a {each.words[-1]} -d {_fish_quoted(each.help)}"
     if command.arguments.words:
@@ -192,11 +242,21 @@ def _fish_lines(command: Command) -> Iterator[str]:
         )
         taken = "" if flag.values is None else _fish_values(flag.values)
         yield f"{start} {names}{taken} -d {_fish_quoted(flag.help)}"
+        behind = [] if flag.values is None else [word for word in flag.values.words if ":" in word]
+        if behind:  # what may follow a colon is offered once that is there
+            at = f'{_fish_at(command)}; and string match -q "*:*" -- (commandline -ct)'
+            yield f"complete -c pointsman -n '{at}' {names} -x -a {_fish_quoted(' '.join(behind))}"
+
+
+def _fish_at(command: Command) -> str:
+    return f'__pointsman_at "{command.path}"'
 
 
 def _fish_values(values: Values) -> str:
     if values.words:
-        return f" -x -a {_fish_quoted(' '.join(values.words))}"
+        words = " ".join(word for word in values.words if ":" not in word)
+        files = " (__pointsman_toml)" if values.or_toml else ""
+        return f" -x -a {_fish_quoted(words + files)}"
     return " -r -F" if values.is_path else " -x"
 
 

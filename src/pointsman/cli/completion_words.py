@@ -13,10 +13,15 @@ _PATHS = ("FILE", "TRACE", "LOG", "FOLDER", "FLEET", "RESULT", "EVIDENCE")
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What a flag or an argument takes: one of ``words``, a path, or anything."""
+    """What a flag or an argument takes: one of ``words``, a path, or anything.
+
+    Words with a colon are those whose beginning, up to there, is one too. ``or_toml``: or a file of
+    that ending.
+    """
 
     words: tuple[str, ...] = ()
     is_path: bool = False
+    or_toml: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,10 @@ class Command:
 
 def command_tree(
     parser: argparse.ArgumentParser,
-    known: Mapping[str, tuple[str, ...]],
+    known: Mapping[str, Values],
     words: tuple[str, ...] = (),
 ) -> Command:
-    """The commands of a parser; ``known``: words that a flag of that name takes."""
+    """The commands of a parser; ``known``: what a flag of that name or metavar takes."""
     actions = [action for action in parser._actions if action.help != argparse.SUPPRESS]
     below = [
         command_tree(child, known, (*words, name))
@@ -72,12 +77,12 @@ def command_tree(
     )
 
 
-def _flag(action: argparse.Action, known: Mapping[str, tuple[str, ...]]) -> Flag:
+def _flag(action: argparse.Action, known: Mapping[str, Values]) -> Flag:
     names = tuple(action.option_strings)
     if action.nargs == 0:
         return Flag(names, action.help or "", None)
-    found = next((known[name] for name in names if name in known), None)
-    return Flag(names, action.help or "", _values(action) if found is None else Values(found))
+    found = next((known[name] for name in (*names, str(action.metavar)) if name in known), None)
+    return Flag(names, action.help or "", _values(action) if found is None else found)
 
 
 def _arguments(actions: list[argparse.Action]) -> Values:

@@ -17,6 +17,7 @@ from pointsman.picker.service import PickerServer, grpc_module
 from pointsman.picker.tls import Identity
 from pointsman.router.edge import Complain
 from pointsman.router.listening import listener_on, url_of
+from pointsman.router.notices import Notices
 from pointsman.router.rehearsal import announce_compilation
 from pointsman.router.router_settings import RouterSettings
 from pointsman.router.service import Router
@@ -69,6 +70,7 @@ class Picking:
         settings = self.settings.router
         announce_compilation(complain)
         router = Router(settings, complain)
+        router.membership.on_changed = Notices(router.membership, complain, loop.time).changed
         loop.add_signal_handler(signal.SIGHUP, router.reload)
         server = PickerServer(router, settings.limits.max_body_bytes, complain)
         port = await server.start(settings.host, settings.port, self.settings.identity)

@@ -17,6 +17,9 @@ from pointsman.router.settings import Resilience
 if TYPE_CHECKING:
     from pointsman.router.admission import Place
 
+_MOST_NAMED = 3  # replicas in a message
+_NEXT_STEP = "start one of them and ask again (/health says how each is)"
+
 
 class RefusedError(PointsmanError):
     """There is no place, and no more waiting for one."""
@@ -75,10 +78,15 @@ class Refusals:
             model = asked.question.model
             message = f"no replica that serves the model `{model}` is ready, {how}"
             return RefusedError(message, 503, "model_unavailable", self._next_probe_s)
+        message = f"no replica is ready, {how}{self._failures()}; {_NEXT_STEP}"
+        return RefusedError(message, 503, "no_replica_ready", self._next_probe_s)
+
+    def _failures(self) -> str:
+        """Of some replicas the last one each, and of how many more there is one."""
         failures = [
             f"; {member.url}: {failure.error}"
             for member in self._membership.members
             if (failure := member.health.last_failure) is not None
         ]
-        message = f"no replica is ready, {how}{''.join(failures[:1])}"
-        return RefusedError(message, 503, "no_replica_ready", self._next_probe_s)
+        more = len(failures) - _MOST_NAMED
+        return "".join(failures[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")

@@ -92,6 +92,7 @@ class Membership:
     """The replicas of a router, in ``slots`` numbers.
 
     ``on_opening`` is called when a request that could not be sent may now find a replica;
+    ``on_changed`` when the health of one has become another;
     ``on_joined`` when a replica was added after the start, ``on_left`` when one was removed,
     ``on_restarted`` when one is back that may have been started anew in between, ``on_told`` when
     other options hold for one, with what held before.
@@ -100,6 +101,7 @@ class Membership:
     def __init__(self, addresses: Sequence[ReplicaAddress], means: Means, slots: int) -> None:
         self.slots = slots
         self.on_opening: Callable[[], None] = lambda: None
+        self.on_changed: Callable[[Replica], None] = lambda replica: None
         self.on_joined: Callable[[Replica], None] = lambda replica: None
         self.on_restarted: Callable[[Replica], None] = lambda replica: None
         self.on_left: Callable[[Replica], None] = lambda replica: None
@@ -320,12 +322,17 @@ class Membership:
 
     def _new(self, options: ReplicaOptions) -> Replica:
         resilience, clock_s = self._means.resilience, self._means.clock_s
-        health = Health(resilience.probing, clock_s, self._sort_out)
+        number = len(self._members)
+        health = Health(resilience.probing, clock_s, lambda: self._heed_health(number))
         pool = Pool(options.address, resilience.timeouts, health, self._means.connect)
         answers = Answers(resilience.setting_aside, clock_s)
-        replica = Replica(len(self._members), pool, health, options, answers)
+        replica = Replica(number, pool, health, options, answers)
         self._members.append(replica)
         return replica
+
+    def _heed_health(self, number: int) -> None:
+        self._sort_out()
+        self.on_changed(self._members[number])
 
     def _let_go(self, replica: Replica) -> None:
         if replica.leaves and not (replica.in_flight or replica.is_removed):

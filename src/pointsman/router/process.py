@@ -14,6 +14,7 @@ import uvloop
 
 from pointsman.router.edge import Complain
 from pointsman.router.listening import listener_on, url_of
+from pointsman.router.notices import Notices
 from pointsman.router.open_files import clients_with_files
 from pointsman.router.rehearsal import announce_compilation
 from pointsman.router.router_settings import RouterSettings
@@ -53,6 +54,7 @@ class Serving:
             loop.add_signal_handler(number, told.put_nowait, number)
         announce_compilation(complain)
         router = Router(self.settings, complain)
+        router.membership.on_changed = Notices(router.membership, complain, loop.time).changed
         loop.add_signal_handler(signal.SIGHUP, router.reload)
         await router.start(self.listener)
         if self.admin is not None and self.settings.admin is not None:
