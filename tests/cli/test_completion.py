@@ -215,7 +215,7 @@ def words_of_completes(script: str) -> Words:
     """The ``complete`` lines of a fish script."""
     found = Words()
     for line in re.findall(r"^complete -c pointsman -n (.*)", script, re.MULTILINE):
-        path, rest = re.fullmatch(r"'__pointsman_at \"(.*?)\"' (.*)", line).groups()
+        path, rest = re.fullmatch(r"'__pointsman_at \"([^\"]*)\"[^']*' (.*)", line).groups()
         flags = re.match(r"(?:-[ls] \S+ ?)*", rest)[0]
         names = [f"{'--' if d == 'l' else '-'}{n}" for d, n in re.findall(r"-([ls]) (\S+)", flags)]
         taken = re.match(r"(?:-x )?-a (?:'([^']*)'|(\S+))", rest[len(flags) :])
