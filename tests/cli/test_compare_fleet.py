@@ -15,6 +15,7 @@ from pointsman.fleet.objectives import with_objectives
 from pointsman.metrics.goodput import Objectives
 from pointsman.policies.policy import policy
 from pointsman.sim.conditions import ORDERS
+from tests.compiling import without_compiling
 from tests.fleet.cost_files import write_costs
 
 ROWS = [
@@ -38,7 +39,7 @@ def folder(tmp_path, monkeypatch):
 def run(capsys, *words) -> tuple[int, str, str]:
     code = main([str(word) for word in words])
     captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return code, captured.out, without_compiling(captured.err)
 
 
 def compared(capsys, *words) -> dict:

@@ -13,6 +13,7 @@ from pointsman.cli.plan import KIND_NAMES
 from pointsman.plan.question import LESSON_LIMITS
 from pointsman.plan.shapes import KINDS
 from pointsman.verdict.decide import Limits
+from tests.compiling import without_compiling
 from tests.fleet.cost_files import write_costs
 
 # Two prompts of 4,000 tokens a second: too much for one L4, which is slow at prompts.
@@ -38,7 +39,7 @@ def written(path, rows) -> str:
 def run(capsys, *words) -> tuple[int, str, str]:
     code = main([str(word) for word in words])
     captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return code, captured.out, without_compiling(captured.err)
 
 
 def test_the_json_of_a_plan_has_the_documented_shape(capsys, trace):

@@ -10,6 +10,7 @@ import pytest
 
 from pointsman.cli.main import main
 from pointsman.report.load_bench import CSV_HEADINGS
+from tests.compiling import without_compiling
 
 QUICK = ("policies", "bench", "--quick", "--traffic", "none", "--fleet", "2")
 RULES = ("--policy", "fewest_misses", "--policy", "earliest_first_token")
@@ -32,7 +33,7 @@ def folder(tmp_path, monkeypatch):
 def run(capsys, *words) -> tuple[int, str, str]:
     code = main([str(word) for word in words])
     captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return code, captured.out, without_compiling(captured.err)
 
 
 def benched(capsys, *words) -> dict:

@@ -14,7 +14,7 @@ from pointsman.dispatch.facts import ReplicaFacts
 from pointsman.dispatch.log_file import read_log
 from pointsman.dispatch.record import Joined
 from pointsman.replay.replay import replay_same
-from pointsman.router.rehearsal import COMPILING
+from tests.compiling import without_compiling
 from tests.router.fake_replicas import CHUNKED, DONE, PIECES, FakeReplica, answer_json, chunk, sized
 from tests.router.raw_http import RawClient
 from tests.router.routers import chat, run, until
@@ -46,8 +46,7 @@ class Files:
     @property
     def said(self) -> str:
         """But for what is said of compiling, which depends on who ran before."""
-        text = (self.folder / "stderr").read_text()
-        return text.replace(f"pointsman: {COMPILING}\n", "")
+        return without_compiling((self.folder / "stderr").read_text())
 
     def write(self, *tables: str, head: str | None = None) -> None:
         """As a careful tool does: the file is there as a whole or not at all."""
