@@ -172,10 +172,6 @@ def test_the_effect_of_another_policy_is_simulated_on_the_logs_requests(tmp_path
         (["--policy", "random", "--costs", "c.json"], "--costs goes with --fleet"),
         (["--policy", "random", "--model", "llama-3.1-8b"], "--model"),
         (["--policy", "random", "--fleet", "2xh100", "--format", "csv"], "does not go with csv"),
-        (
-            ["--policy", "random", "--policy", "queue_aware", "--report", "page.html"],
-            "--report draws the replay of one policy, and --policy is given 2 times",
-        ),
     ],
 )
 def test_flags_of_the_simulation_that_do_not_go_together_are_refused(
@@ -184,6 +180,22 @@ def test_flags_of_the_simulation_that_do_not_go_together_are_refused(
     path = logged(tmp_path / "log", "round_robin", requests=2)
     assert main(["replay", str(path), *flags]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_page_of_several_policies_has_each_of_them(tmp_path, capsys):
+    """Written at once, or made of the JSON: the same."""
+    path, page, result = (tmp_path / name for name in ("log", "page.html", "result.json"))
+    logged(path, "round_robin")
+    others = ["--policy", "random", "--policy", "queue_aware"]
+    assert main(["replay", str(path), *others, "--report", str(page), "--output", str(result)]) == 0
+    text = page.read_text()
+    for name in ("random", "queue_aware"):
+        assert f"choices of round_robin come out the same with {name}," in text
+        assert f"{name} in place of round_robin" in text
+    assert main(["report", str(result), "--output", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").read_text() == text.replace(
+        ">Replay: log<", ">Replay: result<"
+    )
 
 
 def test_the_command_says_how_many_choices_agree(tmp_path, capsys):

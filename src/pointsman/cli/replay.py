@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pointsman.dispatch.log_file import read_log
     from pointsman.policies.catalogue import policy_named
     from pointsman.replay.replay import replay_other, replay_same
-    from pointsman.report.replay import replay_document, replays_text
+    from pointsman.report.replay import replays_document, replays_text
     from pointsman.report.timeline.recorded import story_of_log
 
     _check_flags(arguments)
@@ -78,17 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
         effect = _effect(arguments, log, others, stories)
     options.deliver(arguments, lambda form: replays_text(results, form, effect))
     name = arguments.logs[0].name
-    options.deliver_report(arguments, name, lambda: replay_document(results[0], effect))
+    options.deliver_report(arguments, name, lambda: replays_document(results, effect))
     stories.deliver()
     return EXIT_DIFFERS if not others and results[0].differences else 0
 
 
 def _check_flags(arguments: argparse.Namespace) -> None:
-    if arguments.report is not None and len(arguments.policy or ()) > 1:
-        raise InputError(
-            f"--report draws the replay of one policy, and --policy is given"
-            f" {len(arguments.policy)} times; expected it once, or no --report"
-        )
     if arguments.fleet is None:
         for name in (*fleet_flags.FLEET_ONLY, "costs"):
             if getattr(arguments, name) is not None:

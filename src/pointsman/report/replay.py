@@ -48,8 +48,7 @@ def replays_text(
     if len(replays) == 1:
         return replay_text(replays[0], form, effect)
     if form == "json":
-        each = {"replays": [replay_document(replay, None) for replay in replays]}
-        return text_of({**head(REPLAYS_SCHEMA), **each, **_simulation(effect)})
+        return text_of(replays_document(replays, effect))
     if form == "csv":
         names = ["policy", *(field.name for field in fields(Difference))]
         rows = [
@@ -63,6 +62,14 @@ def replays_text(
         return text
     simulated = _SIMULATED.replace("the other policy", "the other policies")
     return text + simulated + fleet_comparison_text(effect, ReadOptions(), form)
+
+
+def replays_document(replays: Sequence[Replay], effect: FleetComparison | None) -> dict[str, Any]:
+    """The document of one policy, or of several on one log."""
+    if len(replays) == 1:
+        return replay_document(replays[0], effect)
+    each = {"replays": [replay_document(replay, None) for replay in replays]}
+    return {**head(REPLAYS_SCHEMA), **each, **_simulation(effect)}
 
 
 def replay_document(replay: Replay, effect: FleetComparison | None) -> dict[str, Any]:

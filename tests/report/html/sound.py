@@ -167,6 +167,8 @@ REPLAY: Document = {
     "policy_changed": False,
 }
 
+REPLAYS: Document = {"schema": "pointsman.replays/1", "replays": [REPLAY, REPLAY]}
+
 SOUND: dict[str, Document] = {
-    document["schema"]: document for document in (FLEET, PLAN, LOAD_BENCH, REPLAY)
+    document["schema"]: document for document in (FLEET, PLAN, LOAD_BENCH, REPLAY, REPLAYS)
 }

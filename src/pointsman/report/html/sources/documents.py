@@ -7,7 +7,7 @@ from typing import Any
 
 from pointsman.core.errors import InputError, missing_field, shown, unknown_name
 from pointsman.report.calibration import CALIBRATION_SCHEMA
-from pointsman.report.document import COMPARE_SCHEMA, REPLAY_SCHEMA
+from pointsman.report.document import COMPARE_SCHEMA, REPLAY_SCHEMA, REPLAYS_SCHEMA
 from pointsman.report.fleet_document import FLEET_SCHEMA
 from pointsman.report.html.result import Result
 from pointsman.report.html.sources.calibration import calibration_result
@@ -17,7 +17,7 @@ from pointsman.report.html.sources.load_bench import bench_result
 from pointsman.report.html.sources.plan import plan_result
 from pointsman.report.html.sources.prediction_report import SCHEMA as PREDICTION_REPORT
 from pointsman.report.html.sources.prediction_report import prediction_result
-from pointsman.report.html.sources.replay import replay_result
+from pointsman.report.html.sources.replay import replay_result, replays_result
 from pointsman.report.load_bench_document import BENCH_SCHEMA
 from pointsman.report.plan_document import PLAN_SCHEMA
 
@@ -27,6 +27,7 @@ READERS: dict[str, Callable[[Any, str], Result]] = {
     PLAN_SCHEMA: plan_result,
     BENCH_SCHEMA: bench_result,
     REPLAY_SCHEMA: replay_result,
+    REPLAYS_SCHEMA: replays_result,
     CALIBRATION_SCHEMA: calibration_result,
     PREDICTION_REPORT: prediction_result,
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from pointsman.metrics.reasons import ReasonsOverTime, reasons_over_time
 from pointsman.report.html.result import MEASURED, AnswerTable, Column, Result, Run
-from pointsman.report.html.sources.decoding import decoded
+from pointsman.report.html.sources.decoding import AtLeastOne, decoded
 from pointsman.report.html.sources.fleet import fleet_result
 
 SHOWN_DIFFERENCES = 20
@@ -45,21 +45,40 @@ class _Document(msgspec.Struct, frozen=True):
     simulation: dict[str, Any] | None = None
 
 
+class _Documents(msgspec.Struct, frozen=True):
+    replays: AtLeastOne[_Document]
+    simulation: dict[str, Any] | None = None
+
+
 def replay_result(document: Any, label: str) -> Result:
     """A ``pointsman.replay/1`` document, with its simulation where it has one."""
     facts = decoded(document, _Document, label)
-    simulated = None if facts.simulation is None else fleet_result(facts.simulation, label)
-    result = Result(
+    return _with_simulation(_result((facts,), label), facts.simulation)
+
+
+def replays_result(document: Any, label: str) -> Result:
+    """A ``pointsman.replays/1`` document: several policies on one log."""
+    facts = decoded(document, _Documents, label)
+    return _with_simulation(_result(facts.replays, label), facts.simulation)
+
+
+def _result(replays: tuple[_Document, ...], label: str) -> Result:
+    is_one = len(replays) == 1
+    return Result(
         label=label,
         kind="replay",
-        verdict=_verdict(facts),
-        tables=_tables(facts),
-        basis=_basis(facts),
-        warnings=_warnings(facts),
-        runs=(_run(facts),),
+        verdict="\n".join(map(_verdict, replays)),
+        tables=tuple(table for each in replays for table in _tables(each, is_one)),
+        basis=_basis(replays[0]),
+        warnings=tuple(dict.fromkeys(text for each in replays for text in _warnings(each))),
+        runs=tuple(_run(each, is_one) for each in replays),
     )
-    if simulated is None:
+
+
+def _with_simulation(result: Result, simulation: dict[str, Any] | None) -> Result:
+    if simulation is None:
         return result
+    simulated = fleet_result(simulation, result.label)
     return replace(
         result,
         verdict=f"{result.verdict} Simulated from the first request on: {simulated.verdict}",
@@ -77,12 +96,13 @@ def _verdict(facts: _Document) -> str:
     )
 
 
-def _tables(facts: _Document) -> tuple[AnswerTable, ...]:
+def _tables(facts: _Document, is_one: bool) -> tuple[AnswerTable, ...]:
     if not facts.differences:
         return ()
     shown = facts.differences[:SHOWN_DIFFERENCES]
     count = len(facts.differences)
-    title = f"The first {len(shown):,} of {count:,} choices that differ; the JSON has all"
+    of = "" if is_one else f" with {facts.replayed_policy}"
+    title = f"The first {len(shown):,} of {count:,} choices that differ{of}; the JSON has all"
     rows = tuple(
         (
             each.sequence,
@@ -114,9 +134,10 @@ def _warnings(facts: _Document) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _run(facts: _Document) -> Run:
+def _run(facts: _Document, is_one: bool) -> Run:
+    other = f"{facts.replayed_policy} in place of {facts.recorded_policy}"
     return Run(
-        name=facts.recorded_policy,
+        name=facts.recorded_policy if is_one else other,
         origin=MEASURED,
         policy=facts.recorded_policy,
         differing=_differing(facts.differences),
