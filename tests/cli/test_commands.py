@@ -345,7 +345,7 @@ def test_a_folder_is_no_file(capsys, trace, tmp_path, words):
         ),
         (
             ("compare", "t", "--replicas", "2", "--format", "jsn"),
-            "compare: argument --format: 'jsn' is none of table, json, csv; did you mean json?;"
+            "compare: argument --format: 'jsn' is not one of table, json, csv; did you mean json?;"
             " see pointsman compare",
         ),
     ],

@@ -251,4 +251,4 @@ def test_another_shell_is_a_usage_error_that_names_ours(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["completion", "tcsh"])
     assert caught.value.code == 2
-    assert "'tcsh' is none of bash, zsh, fish" in capsys.readouterr().err
+    assert "'tcsh' is not one of bash, zsh, fish" in capsys.readouterr().err

@@ -73,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         if isinstance(action, argparse._SubParsersAction):
             self.error(f"unknown {str(action.metavar).lower()} {value}{near}")
         known = ", ".join(map(str, choices))
-        raise argparse.ArgumentError(action, f"{value!r} is none of {known}{near}")
+        raise argparse.ArgumentError(action, f"{value!r} is not one of {known}{near}")
 
     def _check_flag(self, word: str) -> None:
         flag = word.partition("=")[0]

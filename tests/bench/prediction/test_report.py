@@ -15,11 +15,12 @@ from pointsman.bench.prediction.measured_group import (
 from pointsman.bench.prediction.predicted import Predicted
 from pointsman.bench.prediction.report import against
 from pointsman.bench.prediction.stages import stages_of
+from pointsman.bench.stages.rows import JoinedRow
 from pointsman.core.errors import InputError
 from pointsman.evidence.envelope import Bounds, Failure
 from pointsman.report.prediction import prediction_text
 from tests.bench.prediction.made import COSTS, MADE_AT, metrics, row
-from tests.evidence.groups import ONE, SLOW, group
+from tests.evidence.groups import ONE, SLOW, SPLIT, group
 
 MEASURED = {"ttft_ms": 100.0, "e2e_ms": 300.0, "tpot_ms": 10.0, "queue_wait_ms": 40.0}
 
@@ -126,6 +127,21 @@ def test_cache_hits_that_are_off_are_said_with_both_fractions():
     theirs = MeasuredGroup("g1", metrics(**MEASURED), {}, cached_token_fraction=0.25)
     [sentence] = report_of(predicted(**MEASURED), theirs).sentences
     assert "50.0% of the prompt tokens are predicted to be cached, and 25.0% were" in sentence
+
+
+def test_of_a_pair_nobody_tells_what_its_prefill_replica_had_cached():
+    """The decode engine tells of what was handed over to it: nearly all."""
+    row = JoinedRow(
+        number=0,
+        request_id="r0",
+        asked_prompt_tokens=10,
+        asked_output_tokens=2,
+        intended_ms=0.0,
+        cached_tokens=9,
+        status="ok",
+    )
+    assert measured_group(group("g1", ONE, SLOW), [row]).cached_token_fraction == 0.9
+    assert measured_group(group("g2", SPLIT, SLOW), [row]).cached_token_fraction is None
 
 
 def test_the_order_of_groups_counts_only_pairs_that_are_known():

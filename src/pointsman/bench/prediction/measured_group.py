@@ -23,7 +23,11 @@ class MeasuredGroup:
 
 
 def measured_group(envelope: ServingGroup, rows: Iterable[Row] = ()) -> MeasuredGroup:
-    """From a group's evidence; ``rows`` of all its repeats tell what was cached."""
+    """From a group's evidence; ``rows`` of all its repeats tell what was cached.
+
+    Of a pair they do not: it is the decode engine that tells, of what was handed over to it.
+    """
+    is_split = envelope.layout.mode == "pd_disaggregated"
     invalid = [repeat.invalid for repeat in envelope.repeats if repeat.invalid is not None]
     failure = envelope.failure.reason if envelope.failure else next(iter(invalid), None)
     return MeasuredGroup(
@@ -34,8 +38,8 @@ def measured_group(envelope: ServingGroup, rows: Iterable[Row] = ()) -> Measured
             for name in METRIC_NAMES
             if (interval := envelope.details[name].interval) is not None
         },
-        is_split=envelope.layout.mode == "pd_disaggregated",
-        cached_token_fraction=cached_token_fraction(rows),
+        is_split=is_split,
+        cached_token_fraction=None if is_split else cached_token_fraction(rows),
         failure=failure,
     )
 
