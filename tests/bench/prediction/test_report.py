@@ -20,7 +20,7 @@ from pointsman.core.errors import InputError
 from pointsman.evidence.envelope import Bounds, Failure
 from pointsman.report.prediction import prediction_text
 from tests.bench.prediction.made import COSTS, MADE_AT, metrics, row
-from tests.evidence.groups import ONE, SLOW, SPLIT, group
+from tests.evidence.groups import MOVED, ONE, SLOW, SPLIT, group
 
 MEASURED = {"ttft_ms": 100.0, "e2e_ms": 300.0, "tpot_ms": 10.0, "queue_wait_ms": 40.0}
 
@@ -141,7 +141,7 @@ def test_of_a_pair_nobody_tells_what_its_prefill_replica_had_cached():
         status="ok",
     )
     assert measured_group(group("g1", ONE, SLOW), [row]).cached_token_fraction == 0.9
-    assert measured_group(group("g2", SPLIT, SLOW), [row]).cached_token_fraction is None
+    assert measured_group(group("g2", SPLIT, MOVED, (9, 1)), [row]).cached_token_fraction is None
 
 
 def test_the_order_of_groups_counts_only_pairs_that_are_known():
