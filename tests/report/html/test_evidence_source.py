@@ -347,6 +347,19 @@ def test_a_group_has_the_parameters_that_its_router_had(tmp_path, policy, parame
     assert run.parameters == parameters
 
 
+def test_groups_are_on_the_same_fleet_where_shape_engine_and_hardware_are_the_same():
+    group = three_groups()[1]
+    layout = msgspec.structs.replace(group.layout, policy="random")
+    other = msgspec.structs.replace(group, layout=layout)
+    larger = msgspec.structs.replace(group, layout=msgspec.structs.replace(layout, replicas=3))
+    hardware = msgspec.structs.replace(group.hardware, cores=64)
+    elsewhere = msgspec.structs.replace(group, hardware=hardware)
+    first, *others = (
+        run_of_group(each, [], None).fleet for each in (group, other, larger, elsewhere)
+    )
+    assert [each == first for each in others] == [True, False, False]
+
+
 def test_what_a_label_rests_on_is_said_of_whom_it_is_so(tmp_path):
     first, *others = three_groups()
     other = msgspec.structs.replace(first.workload, requests=7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
 import numpy as np
 
 from pointsman.bench.stages.joined import answers_of
@@ -56,6 +57,8 @@ def run_of_group(group: ServingGroup, rows: Repeats, decision: GroupDecision | N
         origin=SIMULATED if level == "simulation" else MEASURED,
         policy=policy,
         parameters=parameters,
+        workload=group.workload.sha256,
+        fleet=_fleet(group),
         offered_rps=group.workload.rate_rps,
         latencies=dict(_latencies(group, rows)),
         stages={each.name: each.mean_ms for each in group.stages if each.name != "e2e"},
@@ -77,6 +80,13 @@ def _rule(group: ServingGroup) -> tuple[str, dict[str, float]]:
     told = None if asked is None else Objectives(asked.ttft_ms, asked.tpot_ms, asked.e2el_ms)
     (policy,) = with_objectives([text], [policy_named(text)], told)
     return policy.name, dict(policy.parameters)
+
+
+def _fleet(group: ServingGroup) -> str:
+    """A text that is equal where the shape, the engine and the hardware are."""
+    shape = msgspec.structs.replace(group.layout, policy=None)
+    engine = group.backend.engine, group.backend.version, group.backend.model
+    return msgspec.json.encode((shape, engine, group.hardware), order="sorted").decode()
 
 
 def run_of_other(group: Group) -> Run:
