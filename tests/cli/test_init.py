@@ -41,8 +41,8 @@ def test_the_model_and_the_device_are_read_and_make_an_instance(folder):
     assert model.parameters == 8_030_261_248  # its shape is Llama-3.1-8B's
 
 
-def test_the_experiment_names_what_there_is(folder):
-    experiment = tomllib.loads((folder / "experiment.toml").read_text())
+def test_the_questions_name_what_there_is(folder):
+    experiment = tomllib.loads((folder / "questions.toml").read_text())
     assert experiment["plan"]["model"] in known_models()
     assert experiment["plan"]["device"] in known_devices()
     assert experiment["batching_fleet"]["model"] in known_models()

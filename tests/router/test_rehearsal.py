@@ -19,7 +19,7 @@ def test_a_router_that_has_to_compile_says_so_and_that_it_listens_then(monkeypat
     announce_compilation(said.append, [halves()])
     assert len(said) == 2
     assert said[0].startswith("compiling the router, once for this version of Pointsman: some 10 s")
-    assert said[0].endswith("it listens after that")
+    assert said[0].endswith("it answers after that")
 
 
 def test_a_router_that_was_compiled_before_says_nothing(monkeypatch, tmp_path):

@@ -9,9 +9,9 @@ from pathlib import Path
 from pointsman.cli import options
 
 NAME = "init"
-HELP = "write commented starter files: costs, a model, a device, an experiment"
+HELP = "write commented starter files: costs, a model, a device, what to ask of them"
 
-FILES = ("costs.toml", "model.toml", "device.toml", "experiment.toml")
+FILES = ("costs.toml", "model.toml", "device.toml", "questions.toml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

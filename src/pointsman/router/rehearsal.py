@@ -20,7 +20,7 @@ KERNELS: tuple[Kernel, ...] = (*ALWAYS_NEEDED, hold)
 # Measured on an idle core of 2026: 9 s.
 COMPILING = (
     "compiling the router, once for this version of Pointsman: some 10 s of an idle core, more"
-    " where others use the cores; it listens after that"
+    " where others use the cores; it answers after that"
 )
 
 

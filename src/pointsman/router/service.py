@@ -69,12 +69,12 @@ class Router:
         if not settings.replicas:
             raise InputError("router: no replicas; expected at least one")
         pairing = settings.pairing
-        compile_for(settings.rules, len(settings.replicas))
-        started_s = time.monotonic()
-        self.resilience = settings.resilience
         self._log: DecisionLog | None = None
-        if settings.log_path is not None:
+        started_s = time.monotonic()  # what the log says too
+        if settings.log_path is not None:  # before what takes seconds: it may be refused
             self._log = _log_of(settings, settings.log_path, complain)
+        compile_for(settings.rules, len(settings.replicas))
+        self.resilience = settings.resilience
         slots = len(settings.replicas) + settings.spare
         self.dispatcher = _dispatcher_of(
             settings, pairing, lambda: (time.monotonic() - started_s) * 1000.0, self._log

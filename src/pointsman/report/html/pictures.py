@@ -50,7 +50,10 @@ PICTURES = (
     Picture(held, "Load held: no search over loads."),
     Picture(load, "Goodput and tails against load: one load; give results of several rates."),
     Picture(efficiency, "Throughput per GPU against latency: fewer than two points with GPUs."),
-    Picture(over_time, "Replicas over time: not sampled; of --fleet --over-time or --report does."),
+    Picture(
+        over_time,
+        "Replicas over time: not sampled; `compare --fleet` with --over-time or --report does.",
+    ),
     Picture(skew, "Work of each replica: not told."),
     Picture(caching.hits, "Hits against tails: fewer than two runs whose hits are known."),
     Picture(caching.slack, "Slack: give one policy with several slacks."),

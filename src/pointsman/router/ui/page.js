@@ -294,7 +294,7 @@ function showFirstTokens(state) {
   $("longest").setAttribute("points", line(2));
   const said = points.length
     ? `Of each second of the last minute: the median (line) and the longest (dashes); ${ms(most)} at the most.`
-    : "No stream yet.";
+    : "No stream yet: only requests with \"stream\": true have a time to first token.";
   say("spark-said", said);
   $("spark").setAttribute("aria-label", said);
 }

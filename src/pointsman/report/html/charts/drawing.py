@@ -97,10 +97,6 @@ def draw_rows(rows: Rows) -> Drawing:
     values = [*_values(series, "x"), *_bounds(series, ""), *lines]
     x = scale_for(rows.x, values, paper.left, paper.right)
     parts = [*x_axis(rows.x, x, paper)]
-    parts += [
-        words(fitting(name), paper.left, TOP + pitch * k + _NAME - 5, "name")
-        for k, name in enumerate(rows.names)
-    ]
     spots = []
     for lane, (each, told) in enumerate(zip(series, rows.series, strict=True)):
         first = TOP + _NAME + _LANE * (0.5 if is_whole else lane + 0.5)
@@ -108,6 +104,10 @@ def draw_rows(rows: Rows) -> Drawing:
         parts.append(_lane(each, at, x))
         spots.append((told.name, told.style, tuple(_row_spots(told, at, rows))))
     parts += references(rows.references, x, None, paper)
+    parts += [
+        words(fitting(name), paper.left, TOP + pitch * k + _NAME - 5, "name")
+        for k, name in enumerate(rows.names)
+    ]
     return Drawing(svg(rows.title, height, parts), tuple(spots))
 
 

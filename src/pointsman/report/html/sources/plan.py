@@ -32,6 +32,7 @@ from pointsman.report.html.sources.fleet import ServingFacts, figures_of, spread
 _COLUMNS = (
     Column("rank"),
     Column("shape"),
+    Column("decision"),
     Column("policy"),
     Column("GPUs"),
     Column("goodput", percent=True),
@@ -40,9 +41,8 @@ _COLUMNS = (
     Column("E2E P95 ms"),
     Column("most requests/s"),
     Column("most tokens/s/GPU"),
-    Column("decision"),
 )
-_REASONS = (Column("shape"), Column("decision"), Column("reason"))
+_REASONS = (Column("shape"), Column("decision"), Column("reason"), Column("next"))
 _AT_MAX = {
     "output_tokens_per_s_per_gpu": "output_tokens_per_s_per_gpu_at_max",
     "p95_ttft_ms": "p95_ttft_ms_at_max",
@@ -88,6 +88,7 @@ class _Shape(msgspec.Struct, frozen=True):
     interval: _Interval | None
     decision: str | None
     reason: str | None
+    next_action: str | None = None
 
 
 class _Hardware(msgspec.Struct, frozen=True):
@@ -141,13 +142,13 @@ def _row(shape: _Shape) -> tuple[str | float | None, ...]:
     return (
         shape.rank,
         shape.shape,
+        _decision(shape),
         shape.policy,
         shape.gpus,
         None if m.goodput is None else m.goodput.fraction,
         *(m.ttft_ms.p95, m.tpot_ms.p95, m.e2e_ms.p95),
         rate.max_requests_per_s,
         rate.output_tokens_per_s_per_gpu_at_max,
-        _decision(shape),
     )
 
 
@@ -157,7 +158,11 @@ def _decision(shape: _Shape) -> str:
 
 def _reasons(shapes: Sequence[_Shape]) -> AnswerTable:
     """Of the first as well as of the others: words are too long for a column among figures."""
-    rows = tuple((each.shape, _decision(each), each.reason) for each in shapes if each.reason)
+    rows = tuple(
+        (each.shape, _decision(each), each.reason, each.next_action)
+        for each in shapes
+        if each.reason
+    )
     return AnswerTable("Why each shape is what it is", _REASONS, rows, is_folded=True)
 
 

@@ -11,8 +11,8 @@ from pointsman.report.table import number
 
 QUESTION = "Where does the time of a request go?"
 _REMARKS = (
-    "Shares of the mean E2E of the requests that finished, in the order of a request; what is left"
-    " up to 100% nobody tells. Mean milliseconds are under Data.",
+    "Shares of the mean E2E of the requests that finished, in the order of a request; the rest up"
+    " to 100% is in no stage that is told. Mean milliseconds are under Data.",
 )
 _DIGITS = 4
 
