@@ -318,6 +318,15 @@ def test_a_folder_is_no_file(capsys, trace, tmp_path, words):
     assert run(capsys, *command)[0] == 2
 
 
+def test_a_second_value_of_a_flag_that_takes_one_is_said_to_want_the_flag_again(capsys):
+    words = ("compare", "t", "--replicas", "2", "--policy", "random", "queue_aware")
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("pointsman: queue_aware: more than the command takes; where a flag")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -55,6 +55,17 @@ class Parser(argparse.ArgumentParser):
             is_value = not is_value and word in firsts
         return first + rest
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ever; what is left over is mostly a second value of a flag that takes one."""
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            words = " ".join(left)
+            self.error(
+                f"{words}: more than the command takes; where a flag may be repeated, each of its"
+                " values wants the flag before it"
+            )
+        return found
+
     def error(self, message: str) -> NoReturn:
         """End with exit code 2: the message, and where the help is in place of the usage."""
         see = "" if _HELP in message else f"; see {self.prog} {_HELP}"
