@@ -225,8 +225,8 @@ def _repeats(
     odd = odd_repeats([each.e2e_ms for each in metrics])
     for place, repeated in enumerate(collected.repeats):
         found = _repeat(bench, collected.run, repeated, seen.of(place), metrics[place])
-        more = () if odd[place] is None else (str(odd[place]),)
-        yield msgspec.structs.replace(found, warnings=(*more, *found.warnings))
+        warnings = found.warnings if (first := odd[place]) is None else (first, *found.warnings)
+        yield msgspec.structs.replace(found, warnings=warnings)
 
 
 def _repeat(

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from pointsman.core.errors import InputError
 from pointsman.dispatch.dispatcher import Dispatcher, Memory
@@ -69,10 +68,8 @@ class Router:
         if not settings.replicas:
             raise InputError("router: no replicas; expected at least one")
         pairing = settings.pairing
-        self._log: DecisionLog | None = None
         started_s = time.monotonic()  # what the log says too
-        if settings.log_path is not None:  # before what takes seconds: it may be refused
-            self._log = _log_of(settings, settings.log_path, complain)
+        self._log = _log_of(settings, complain)  # before what takes seconds: it may be refused
         compile_for(settings.rules, len(settings.replicas))
         self.resilience = settings.resilience
         slots = len(settings.replicas) + settings.spare
@@ -285,10 +282,13 @@ def _memory_of(settings: RouterSettings, slots: int) -> Memory:
     return Memory(slots, prefixes, Homes(ttl_ms=settings.sessions.ttl_ms))
 
 
-def _log_of(settings: RouterSettings, path: Path, complain: Complain) -> DecisionLog:
-    """To delete a file of some hundred MiB takes 20 ms and more: that is done in a thread."""
+def _log_of(settings: RouterSettings, complain: Complain) -> DecisionLog | None:
+    """None where none is asked for. To delete a file of some hundred MiB takes 20 ms and more:
+    that is done in a thread."""
+    if settings.log_path is None:
+        return None
     aside = partial(asyncio.get_running_loop().run_in_executor, None)
-    return DecisionLog(path, head_of(settings), complain, settings.log_rotation, aside)
+    return DecisionLog(settings.log_path, head_of(settings), complain, settings.log_rotation, aside)
 
 
 def _dispatcher_of(
