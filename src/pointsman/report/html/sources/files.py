@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pointsman.core.errors import InputError
-from pointsman.core.files import read_file
+from pointsman.evidence.decoding import read_object
 from pointsman.evidence.folder import label_folder
 from pointsman.report.html.result import Result
 from pointsman.report.html.sources.documents import result_of
@@ -49,20 +47,10 @@ def results_at(paths: Sequence[Path]) -> list[Result]:
 def _place(path: Path) -> _Place:
     if path.is_dir():
         return _Place(label_folder(path, None).resolve())
-    document = _read(path)
+    document = read_object(path, _WANTED)
     if str(document.get("schema")).startswith(_OF_A_FOLDER):
         return _Place(path.parent.resolve())
     return _Place(path.resolve(), document)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        document = msgspec.json.decode(read_file(path))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}; expected {_WANTED}") from None
-    if not isinstance(document, dict):
-        raise InputError(f"{path}: no JSON object; expected {_WANTED}")
-    return document
 
 
 def _result(path: Path, place: _Place, label: str) -> Result:

@@ -205,7 +205,7 @@ def _basis(facts: _Document) -> Iterator[tuple[str, str]]:
 
 def _groups(fleet: _Fleet) -> str:
     return " + ".join(
-        f"{each.count} x {each.model or 'a model'} on {each.device or 'recorded engines'}"
+        f"{_device(each)}"
         f"{'' if each.tp == 1 else f', TP {each.tp}'}{'' if each.pp == 1 else f', PP {each.pp}'}"
         f"{'' if each.role is None else f', {each.role}'}"
         for each in fleet.groups

@@ -57,15 +57,12 @@ def load(runs: tuple[Run, ...]) -> View | None:
 def _over_results(runs: Sequence[Run]) -> tuple[list[_Curve], list[str]]:
     """The same policy on the same fleet in results of different rates, and the runs at a rate that
     another one has already."""
-    alike: dict[tuple[str, str], dict[float, Run]] = {}
-    again = []
+    alike: dict[tuple[str, str, str], dict[float, Run]] = {}
     for run in runs:
         if run.offered_rps:
-            at = alike.setdefault((run.policy + _settings(run), run.fleet), {})
-            if at.setdefault(run.offered_rps, run) is not run:
-                again.append(run)
-    curves = {key: at for key, at in alike.items() if len(at) > 1}
-    several = len({fleet for _, fleet in curves}) > 1
+            alike.setdefault(_kind(run), {}).setdefault(run.offered_rps, run)
+    curves = {kind: at for kind, at in alike.items() if len(at) > 1}
+    several = len({fleet for _, _, fleet in curves}) > 1
     drawn = [
         _Curve(
             f"{_first(at).label} ({_first(at).result})" if several else _first(at).label,
@@ -73,18 +70,20 @@ def _over_results(runs: Sequence[Run]) -> tuple[list[_Curve], list[str]]:
             tuple(AtLoad(rate, _figures(run)) for rate, run in sorted(at.items())),
             fleet,
         )
-        for (_, fleet), at in curves.items()
+        for (_, _, fleet), at in curves.items()
     ]
-    left_out = [run.name for run in again if (run.policy + _settings(run), run.fleet) in curves]
-    return drawn, left_out
+    rated = [run for run in runs if run.offered_rps and _kind(run) in curves]
+    again = [run for run in rated if curves[_kind(run)][run.offered_rps or 0.0] is not run]
+    return drawn, [run.name for run in again]
 
 
 def _first(at: dict[float, Run]) -> Run:
     return next(iter(at.values()))
 
 
-def _settings(run: Run) -> str:
-    return repr(sorted(run.parameters.items()))
+def _kind(run: Run) -> tuple[str, str, str]:
+    """Policy, parameters and fleet."""
+    return run.policy, repr(sorted(run.parameters.items())), run.fleet
 
 
 def _figures(run: Run) -> dict[str, Figure]:
