@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.bench import odd_repeats
 from pointsman.cli.main import main
 from pointsman.evidence.metrics import METRIC_NAMES
 from tests.bench.engines.answering import MODEL, QUEUE_MS, answering
@@ -51,12 +52,15 @@ def ran(tmp_path_factory) -> Ran:
     folder = tmp_path_factory.mktemp("measured")
     out, err = io.StringIO(), io.StringIO()
     with (
+        pytest.MonkeyPatch.context() as patch,
         answering() as first,
         answering() as second,
         answering() as third,
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
+        patch.setattr(odd_repeats, "LEAST_REPEATS", 2)  # so that every repeat is an odd one
+        patch.setattr(odd_repeats, "ODD_RATIO", 1.0)
         groups = [
             one(first, name=G0),
             several(first, second, policies=["round_robin", "least_requests"]),
@@ -235,6 +239,12 @@ def test_goodput_is_of_all_that_were_offered(ran):
 def test_each_repeat_says_what_its_reader_must_know(ran):
     for repeat in ran.group(G0)["repeats"]:
         assert any(text.startswith("few: 10 requests ended well") for text in repeat["warnings"])
+
+
+def test_a_repeat_that_is_unlike_the_others_says_so_first_with_its_own_mean(ran):
+    for repeat in ran.group(G0)["repeats"]:
+        mean_ms = f"{repeat['metrics']['e2e_ms']:,.4g}"
+        assert repeat["warnings"][0].startswith(f"its mean E2E of {mean_ms} ms is ")
 
 
 def test_what_served_is_stated_as_the_engine_says_it(ran):
